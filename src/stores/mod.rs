@@ -1,0 +1,1 @@
+//! The databases and the ledger. Each store owns its tables; its types don't leak upwards.
