@@ -1,6 +1,7 @@
 //! The rules: pure functions and types. No I/O, no clock, no randomness: they are parameters.
 
 pub mod account;
+pub mod book;
 pub mod canonical;
 pub mod chain;
 pub mod ids;

@@ -1,1 +1,9 @@
 //! The databases and the ledger. Each store owns its tables; its types don't leak upwards.
+
+pub mod book;
+mod error;
+pub mod master;
+pub mod router;
+mod sql;
+
+pub use error::StoreError;
