@@ -2,12 +2,9 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
-
-use anyhow::Context as _;
 
 use super::Failure;
-use crate::stack::{Control, ControlError, LayoutError, remove};
+use crate::stack::take_down;
 
 /// Stop the stack that `settlenet dev` runs
 ///
@@ -23,33 +20,12 @@ pub(super) struct Args {
     remove: bool,
 }
 
-pub(super) fn run(args: &Args) -> Result<ExitCode, Failure> {
-    match Control::connect(&args.dir) {
-        Ok(control) => {
-            control.shutdown()?;
-            eprintln!("stopped what ran in {}", args.dir.display());
-        }
-        Err(ControlError::NotRunning { .. }) => {
-            eprintln!("nothing runs in {}", args.dir.display());
-        }
-        Err(error) => return Err(error.into()),
-    }
+pub(super) async fn run(args: &Args) -> Result<ExitCode, Failure> {
+    let ran = take_down(&args.dir, args.remove).await?;
+    let dir = args.dir.display();
+    eprintln!("{} {dir}", if ran { "stopped what ran in" } else { "nothing runs in" });
     if args.remove {
-        remove_stopped(args).with_context(|| format!("deleting {}", args.dir.display()))?;
-        eprintln!("deleted {}", args.dir.display());
+        eprintln!("deleted {dir}");
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// The connection ends a moment before the process does.
-fn remove_stopped(args: &Args) -> Result<(), LayoutError> {
-    let deadline = Instant::now() + Duration::from_secs(30);
-    loop {
-        match remove(&args.dir) {
-            Err(LayoutError::InUse { .. }) if Instant::now() < deadline => {
-                std::thread::sleep(Duration::from_millis(50));
-            }
-            outcome => return outcome,
-        }
-    }
 }

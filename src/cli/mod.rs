@@ -81,7 +81,7 @@ pub fn main() -> ExitCode {
     let outcome = runtime.block_on(async {
         match cli.command {
             Command::Dev(args) => dev::run(args).await,
-            Command::Down(args) => down::run(&args),
+            Command::Down(args) => down::run(&args).await,
             Command::Config(args) => config::run(&args),
         }
     });

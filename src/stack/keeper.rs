@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 use std::fs::{self, OpenOptions};
+use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
@@ -114,7 +115,7 @@ impl Keeper {
             let started = tokio::select! {
                 started = self.bring_up() => started,
                 () = closing.cancelled() => {
-                    end_leftover(&self.server).await;
+                    end_leftover(self.server.name, &self.server.home).await;
                     return;
                 }
             };
@@ -128,7 +129,7 @@ impl Keeper {
                 Err(error) => {
                     let reason = describe(&error);
                     say(&format!("{}: {reason}", self.server.name));
-                    end_leftover(&self.server).await;
+                    end_leftover(self.server.name, &self.server.home).await;
                     if let Some(reply) = waiting.take() {
                         let _ = reply.send(Err(reason.clone()));
                     }
@@ -186,7 +187,7 @@ impl Keeper {
     /// Starts the server and waits until it answers.
     async fn bring_up(&mut self) -> Result<Child, ServerError> {
         self.set(ServerState::Starting, None, None);
-        end_leftover(&self.server).await;
+        end_leftover(self.server.name, &self.server.home).await;
         self.server.prepare().await?;
         for _ in 1..PORT_TRIES {
             match self.start_once().await {
@@ -224,7 +225,7 @@ impl Keeper {
             .map_err(|source| ServerError::Spawn { program: launch.program.clone(), source })?;
         let process = child.id().and_then(ProcessId::of);
         if let Some(process) = process {
-            let path = self.server.pid_file();
+            let path = pid_file(&self.server.home);
             process.write(&path).map_err(|source| ServerError::File { path, source })?;
         }
         self.set(ServerState::Starting, process.map(|p| p.pid), None);
@@ -268,7 +269,7 @@ impl Keeper {
                     return End::Unasked(status.unwrap_or_default());
                 }
                 () = closing.cancelled() => {
-                    end_child(&self.server, process, child).await;
+                    end_child(self.server.name, process, child).await;
                     self.forget();
                     self.set(ServerState::Stopped, None, None);
                     return End::Closing;
@@ -299,7 +300,7 @@ impl Keeper {
                 false
             }
             Order::Stop => {
-                end_child(&self.server, process, child).await;
+                end_child(self.server.name, process, child).await;
                 self.forget();
                 self.set(ServerState::Stopped, None, None);
                 true
@@ -315,7 +316,7 @@ impl Keeper {
     }
 
     fn forget(&self) {
-        let _ = fs::remove_file(self.server.pid_file());
+        let _ = fs::remove_file(pid_file(&self.server.home));
     }
 
     /// With the server down: waits for the order to start it; `None` = closing.
@@ -345,30 +346,38 @@ impl Keeper {
 }
 
 /// Ends what an earlier supervisor, or an abandoned start, left running.
-pub(super) async fn end_leftover(server: &Instance) {
-    let path = server.pid_file();
-    if let Some(process) = ProcessId::read(&path).filter(|process| process.is_alive()) {
-        end(server, process).await;
+/// True when there was something to end.
+pub(super) async fn end_leftover(name: ServerName, home: &Path) -> bool {
+    let path = pid_file(home);
+    let process = ProcessId::read(&path).filter(|process| process.is_alive());
+    if let Some(process) = process {
+        end(name, process).await;
     }
     let _ = fs::remove_file(path);
+    process.is_some()
+}
+
+/// Where the server's process is recorded while there is one.
+fn pid_file(home: &Path) -> PathBuf {
+    home.join("process.json")
 }
 
 /// Ends a process: asks, waits, and kills it if it does not follow.
-async fn end(server: &Instance, process: ProcessId) {
+async fn end(name: ServerName, process: ProcessId) {
     let family = process.family();
     // A paused process would not hear anything but SIGKILL.
     family.iter().for_each(|p| p.signal(Signal::SIGCONT));
-    process.signal(server.name.stop_signal());
+    process.signal(name.stop_signal());
     if !process.gone_within(STOP_LIMIT).await {
-        say(&format!("{} does not end by itself; killing it", server.name));
+        say(&format!("{name} does not end by itself; killing it"));
         family.iter().for_each(|p| p.signal(Signal::SIGKILL));
         process.gone_within(STOP_LIMIT).await;
     }
 }
 
-async fn end_child(server: &Instance, process: ProcessId, child: &mut Child) {
+async fn end_child(name: ServerName, process: ProcessId, child: &mut Child) {
     // Ending and reaping go together: unreaped, it would stay a zombie.
-    tokio::join!(end(server, process), async {
+    tokio::join!(end(name, process), async {
         let _ = child.wait().await;
     });
 }

@@ -117,6 +117,15 @@ impl Layout {
         Path::new("/var/tmp").join(format!("settlenet-{}", hex::encode(&digest[..8])))
     }
 
+    /// Deletes everything, also what lies outside the folder.
+    pub fn delete(&self, _lock: &FolderLock) -> Result<(), LayoutError> {
+        let outside = self.outside();
+        if outside.exists() {
+            fs::remove_dir_all(&outside).map_err(at(&outside))?;
+        }
+        fs::remove_dir_all(&self.dir).map_err(at(&self.dir))
+    }
+
     /// The password of all servers of this stack, made once.
     pub fn password(&self) -> Result<SecretString, LayoutError> {
         let path = self.dir.join("password");
@@ -144,24 +153,6 @@ impl Layout {
         let bytes = serde_json::to_vec_pretty(ports).map_err(|e| at(&path)(e.into()))?;
         write_private(&path, &bytes)
     }
-}
-
-/// Deletes a stack's folder and what lies outside it. The supervisor must be
-/// gone.
-///
-/// # Errors
-/// When a supervisor still uses the folder, or something cannot be deleted.
-pub fn remove(dir: &Path) -> Result<(), LayoutError> {
-    if !dir.exists() {
-        return Ok(());
-    }
-    let layout = Layout::open(dir)?;
-    let _lock = layout.lock()?;
-    let outside = layout.outside();
-    if outside.exists() {
-        fs::remove_dir_all(&outside).map_err(at(&outside))?;
-    }
-    fs::remove_dir_all(&layout.dir).map_err(at(&layout.dir))
 }
 
 /// Writes a file that only its owner may read, whole or not at all.

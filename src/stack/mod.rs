@@ -8,6 +8,7 @@
 //! configuration that fits it, and `control.sock` takes orders ([`Control`]).
 
 mod account;
+mod cleanup;
 mod control;
 mod description;
 mod detach;
@@ -21,11 +22,12 @@ mod server;
 mod supervisor;
 mod tigerbeetle;
 
+pub use cleanup::{DownError, take_down};
 pub use control::{Control, ControlError, StackStatus};
 pub use description::{Description, ServerDescription};
 pub use detach::{DetachError, StartedBy, start_detached};
 pub use keeper::{ServerState, ServerStatus};
-pub use layout::{LayoutError, remove};
+pub use layout::LayoutError;
 pub use account::AccountError;
 pub use server::{ServerError, ServerName};
 pub use supervisor::{Options, StackError, supervise};

@@ -115,10 +115,6 @@ impl Instance {
         self.home.join("log")
     }
 
-    pub fn pid_file(&self) -> PathBuf {
-        self.home.join("process.json")
-    }
-
     /// Makes the data folder if there is none; an interrupted attempt leaves
     /// nothing that a later one would take for a whole one.
     pub async fn prepare(&self) -> Result<(), ServerError> {

@@ -78,7 +78,7 @@ pub async fn supervise(
         .map(|name| instance(&layout, name, &password))
         .collect::<Result<Vec<_>, _>>()?;
     // A supervisor that was killed leaves its servers, on the ports wanted now.
-    futures::future::join_all(instances.iter().map(end_leftover)).await;
+    futures::future::join_all(instances.iter().map(|s| end_leftover(s.name, &s.home))).await;
     let mut ports = choose_ports(&layout)?;
     let mut homes = BTreeMap::new();
     let mut servers = Vec::new();

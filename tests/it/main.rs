@@ -1,0 +1,4 @@
+//! All integration tests in one binary, on real servers.
+
+mod harness;
+mod stack;
