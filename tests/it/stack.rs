@@ -42,7 +42,7 @@ async fn servers_have_the_settings_that_promises_rest_on() {
     for url in [databases.master_url().clone(), databases.shard_url()] {
         let mut connection = MySqlConnection::connect(url.expose()).await.unwrap();
         let row: (i64, String, f64, f64, i64, String, i64) = sqlx::query_as(
-            "SELECT CAST(@@innodb_flush_log_at_trx_commit AS INT), CAST(@@transaction_isolation AS CHAR), \
+            "SELECT CAST(@@innodb_flush_log_at_trx_commit AS INT), CAST(@@tx_isolation AS CHAR), \
              CAST(@@idle_transaction_timeout AS DOUBLE), CAST(@@innodb_lock_wait_timeout AS DOUBLE), \
              CAST(@@log_bin AS INT), CAST(@@bind_address AS CHAR), CAST(@@max_connections AS INT)",
         )
