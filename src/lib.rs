@@ -1,8 +1,14 @@
 //! settlenet: a server for a network of brokers that settle with each other.
+//!
+//! Imports run one way: `http, workers, cli → services → {domain, stores}`, `stores → domain`,
+//! and `domain` imports nothing of ours. `runtime` (clock, entropy, failpoints) is what every
+//! layer but the domain may be handed.
 #![forbid(unsafe_code)]
 
 pub mod cli;
 pub mod config;
+pub mod domain;
+pub mod runtime;
 pub mod stack;
 pub mod stores;
 

@@ -3,6 +3,7 @@
 mod config;
 mod dev;
 mod down;
+mod migrate;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -38,6 +39,7 @@ enum Command {
     Dev(dev::Args),
     Down(down::Args),
     Config(config::Args),
+    Migrate(migrate::Args),
 }
 
 /// The configuration file, for the subcommands that need one.
@@ -83,6 +85,7 @@ pub fn main() -> ExitCode {
             Command::Dev(args) => dev::run(args).await,
             Command::Down(args) => down::run(&args).await,
             Command::Config(args) => config::run(&args),
+            Command::Migrate(args) => migrate::run(&args).await,
         }
     });
     match outcome {

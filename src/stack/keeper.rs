@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
-use nix::sys::signal::Signal;
+use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
 use tokio::process::Child;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -290,12 +290,12 @@ impl Keeper {
         match order {
             Order::Start => false,
             Order::Pause => {
-                process.family().into_iter().for_each(|p| p.signal(Signal::SIGSTOP));
+                process.family().into_iter().for_each(|p| p.signal(Signal::STOP));
                 self.set(ServerState::Paused, Some(process.pid), None);
                 false
             }
             Order::Resume => {
-                process.family().into_iter().for_each(|p| p.signal(Signal::SIGCONT));
+                process.family().into_iter().for_each(|p| p.signal(Signal::CONT));
                 self.set(ServerState::Running, Some(process.pid), None);
                 false
             }
@@ -306,7 +306,7 @@ impl Keeper {
                 true
             }
             Order::Kill => {
-                process.family().into_iter().for_each(|p| p.signal(Signal::SIGKILL));
+                process.family().into_iter().for_each(|p| p.signal(Signal::KILL));
                 let _ = child.wait().await;
                 self.forget();
                 self.set(ServerState::Stopped, None, Some("killed by order".into()));
@@ -366,11 +366,11 @@ fn pid_file(home: &Path) -> PathBuf {
 async fn end(name: ServerName, process: ProcessId) {
     let family = process.family();
     // A paused process would not hear anything but SIGKILL.
-    family.iter().for_each(|p| p.signal(Signal::SIGCONT));
+    family.iter().for_each(|p| p.signal(Signal::CONT));
     process.signal(name.stop_signal());
     if !process.gone_within(STOP_LIMIT).await {
         say(&format!("{name} does not end by itself; killing it"));
-        family.iter().for_each(|p| p.signal(Signal::SIGKILL));
+        family.iter().for_each(|p| p.signal(Signal::KILL));
         process.gone_within(STOP_LIMIT).await;
     }
 }

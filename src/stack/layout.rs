@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{Read as _, Seek as _, Write as _};
 use std::os::unix::fs::{
-    DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _,
+    DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, chown,
 };
 use std::path::{Path, PathBuf};
 
@@ -106,8 +106,7 @@ impl Layout {
             home
         };
         make_private(&home)?;
-        nix::unistd::chown(&home, Some(account.uid), Some(account.gid))
-            .map_err(|errno| at(&home)(errno.into()))?;
+        chown(&home, Some(account.uid), Some(account.gid)).map_err(at(&home))?;
         Ok(home)
     }
 
@@ -188,7 +187,7 @@ fn make_folder(path: &Path, mode: u32) -> Result<(), LayoutError> {
         Err(e) => return Err(at(path)(e)),
     }
     let meta = path.symlink_metadata().map_err(at(path))?;
-    if !meta.is_dir() || meta.uid() != nix::unistd::Uid::effective().as_raw() {
+    if !meta.is_dir() || meta.uid() != rustix::process::geteuid().as_raw() {
         return Err(LayoutError::NotOurs { path: path.into(), uid: meta.uid() });
     }
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).map_err(at(path))

@@ -4,8 +4,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use rustix::process::{Pid, Signal, kill_process};
 use serde::{Deserialize, Serialize};
 
 /// A pid together with its start time, which the kernel never gives twice.
@@ -48,8 +47,8 @@ impl ProcessId {
 
     /// Sends `signal`; a process that is gone already is not an error.
     pub fn signal(self, signal: Signal) {
-        if self.is_alive() {
-            let _ = kill(Pid::from_raw(self.pid), signal);
+        if let Some(pid) = Pid::from_raw(self.pid).filter(|_| self.is_alive()) {
+            let _ = kill_process(pid, signal);
         }
     }
 

@@ -6,7 +6,7 @@ use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use nix::sys::signal::Signal;
+use rustix::process::Signal;
 use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
 
@@ -42,9 +42,9 @@ impl ServerName {
     pub(super) fn stop_signal(self) -> Signal {
         match self {
             // Its "fast" shutdown, which does not wait for clients to leave.
-            Self::Postgres => Signal::SIGINT,
+            Self::Postgres => Signal::INT,
             // TigerBeetle has no orderly shutdown: its journal makes any end a clean one.
-            Self::MariadbA | Self::MariadbB | Self::Tigerbeetle => Signal::SIGTERM,
+            Self::MariadbA | Self::MariadbB | Self::Tigerbeetle => Signal::TERM,
         }
     }
 }
@@ -148,7 +148,7 @@ impl Instance {
         let mut command = tokio::process::Command::new(program);
         command.current_dir(&self.home).stdin(std::process::Stdio::null()).process_group(0);
         if let Some(account) = &self.account {
-            command.uid(account.uid.as_raw()).gid(account.gid.as_raw());
+            command.uid(account.uid).gid(account.gid);
             command.env("HOME", &self.home).env("USER", &account.name);
         }
         command
@@ -179,8 +179,8 @@ impl Instance {
     /// Gives `path` to the account that the server runs under.
     pub fn hand_over(&self, path: &Path) -> Result<(), ServerError> {
         let Some(account) = &self.account else { return Ok(()) };
-        nix::unistd::chown(path, Some(account.uid), Some(account.gid))
-            .map_err(|errno| ServerError::File { path: path.into(), source: errno.into() })
+        std::os::unix::fs::chown(path, Some(account.uid), Some(account.gid))
+            .map_err(|source| ServerError::File { path: path.into(), source })
     }
 
     /// An empty scratch folder inside the home, to be renamed once complete.

@@ -1,1 +1,3 @@
-//! Everything that speaks SQL.
+//! The databases and the ledger. Each store owns its tables; its types don't leak upwards.
+
+pub mod migrate;

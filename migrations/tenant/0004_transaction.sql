@@ -1,0 +1,28 @@
+-- Append-only: no row is ever updated or deleted. The hash covers every column but `private`.
+CREATE TABLE IF NOT EXISTS transaction (
+    broker_id       BIGINT UNSIGNED   NOT NULL,
+    seq             BIGINT UNSIGNED   NOT NULL,
+    v               SMALLINT UNSIGNED NOT NULL COMMENT 'format version of the entry',
+    saga_id         BINARY(16)        NOT NULL COMMENT 'the saga, or the book''s own operation',
+    step            SMALLINT UNSIGNED NOT NULL,
+    leg             SMALLINT UNSIGNED NOT NULL,
+    kind            VARCHAR(32)       NOT NULL,
+    subject         VARCHAR(32)       NOT NULL,
+    account_id      BIGINT UNSIGNED   NOT NULL,
+    diverted_from   BIGINT UNSIGNED   NULL COMMENT 'the closed account this credit was meant for',
+    side            VARCHAR(6)        NOT NULL COMMENT 'debit, credit',
+    amount          BIGINT UNSIGNED   NOT NULL,
+    currency_code   VARCHAR(16)       NOT NULL,
+    balance         BIGINT            NOT NULL COMMENT 'of the account, after this entry',
+    op_digest       BINARY(32)        NOT NULL,
+    reverses_seq    BIGINT UNSIGNED   NULL,
+    private_digest  BINARY(32)        NULL,
+    private         JSON              NULL COMMENT 'free text, erasable; its digest is chained',
+    booked_at       DATETIME(6)       NOT NULL,
+    prev_hash       BINARY(32)        NOT NULL,
+    tx_hash         BINARY(32)        NOT NULL,
+    PRIMARY KEY (broker_id, seq),
+    UNIQUE KEY transaction_step (broker_id, saga_id, step, leg),
+    KEY transaction_account (broker_id, account_id, seq),
+    KEY transaction_subject (broker_id, subject, seq)
+) ENGINE = InnoDB

@@ -1,0 +1,15 @@
+//! The rules: pure functions and types. No I/O, no clock, no randomness: they are parameters.
+
+pub mod account;
+pub mod canonical;
+pub mod chain;
+pub mod ids;
+pub mod money;
+pub mod plan;
+pub mod proof;
+pub mod request;
+pub mod request_event;
+pub mod saga;
+pub mod terms;
+
+mod words;

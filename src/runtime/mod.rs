@@ -1,0 +1,8 @@
+//! What the outside world gives: time, randomness, and in a debug build a death on demand.
+
+mod clock;
+mod entropy;
+pub mod failpoint;
+
+pub use clock::Clock;
+pub use entropy::Entropy;
