@@ -21,6 +21,10 @@ pub(super) struct Args {
 
 pub(super) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let config = args.file.load()?;
-    print(&if args.json { config.to_json()? } else { config.to_toml()? });
+    print(&if args.json {
+        config.to_json()?
+    } else {
+        config.to_toml()?
+    });
     Ok(ExitCode::SUCCESS)
 }

@@ -43,17 +43,24 @@ pub(super) async fn run(args: Args) -> Result<ExitCode, Failure> {
         let start = move || start_detached(&program, &args.dir, linger);
         let (description, _hold, by) = tokio::task::spawn_blocking(start).await??;
         if by == StartedBy::SomebodyElse {
-            eprintln!("already running, supervisor pid {}", description.supervisor_pid);
+            eprintln!(
+                "already running, supervisor pid {}",
+                description.supervisor_pid
+            );
         }
         show(&description, args.json);
         return Ok(ExitCode::SUCCESS);
     }
-    let options = Options { dir: args.dir, linger };
+    let options = Options {
+        dir: args.dir,
+        linger,
+    };
     match supervise(options, |description| show(description, args.json)).await {
         Ok(()) => Ok(ExitCode::SUCCESS),
-        Err(error @ StackError::Layout(LayoutError::InUse { .. })) => {
-            Err(Failure { code: ExitCode::from(3), error: error.into() })
-        }
+        Err(error @ StackError::Layout(LayoutError::InUse { .. })) => Err(Failure {
+            code: ExitCode::from(3),
+            error: error.into(),
+        }),
         Err(error) => Err(error.into()),
     }
 }
@@ -66,7 +73,11 @@ fn show(description: &Description, json: bool) {
     eprintln!("all servers answer:");
     for name in ServerName::ALL {
         let server = &description.servers[&name];
-        eprintln!("  {name:<12} 127.0.0.1:{:<6} {}", server.port, server.home.display());
+        eprintln!(
+            "  {name:<12} 127.0.0.1:{:<6} {}",
+            server.port,
+            server.home.display()
+        );
     }
     eprintln!("configuration: {}", description.config.display());
     eprintln!("supervisor: pid {}", description.supervisor_pid);

@@ -23,7 +23,14 @@ pub(super) struct Args {
 pub(super) async fn run(args: &Args) -> Result<ExitCode, Failure> {
     let ran = take_down(&args.dir, args.remove).await?;
     let dir = args.dir.display();
-    eprintln!("{} {dir}", if ran { "stopped what ran in" } else { "nothing runs in" });
+    eprintln!(
+        "{} {dir}",
+        if ran {
+            "stopped what ran in"
+        } else {
+            "nothing runs in"
+        }
+    );
     if args.remove {
         eprintln!("deleted {dir}");
     }

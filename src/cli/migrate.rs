@@ -51,7 +51,13 @@ pub(super) async fn run(args: &Args) -> Result<ExitCode, Failure> {
     if failed.is_empty() {
         return Ok(ExitCode::SUCCESS);
     }
-    Err(anyhow::anyhow!("{} of {} failed: {}", failed.len(), reports.len(), failed.join(", ")).into())
+    Err(anyhow::anyhow!(
+        "{} of {} failed: {}",
+        failed.len(),
+        reports.len(),
+        failed.join(", ")
+    )
+    .into())
 }
 
 fn told(report: &Report) -> String {

@@ -52,8 +52,10 @@ struct ConfigFile {
 
 impl ConfigFile {
     fn load(&self) -> Result<crate::config::Config, Failure> {
-        crate::config::Config::load(self.config.as_deref())
-            .map_err(|error| Failure { code: ExitCode::from(2), error: error.into() })
+        crate::config::Config::load(self.config.as_deref()).map_err(|error| Failure {
+            code: ExitCode::from(2),
+            error: error.into(),
+        })
     }
 }
 
@@ -66,7 +68,10 @@ struct Failure {
 
 impl<E: Into<anyhow::Error>> From<E> for Failure {
     fn from(error: E) -> Self {
-        Self { code: ExitCode::FAILURE, error: error.into() }
+        Self {
+            code: ExitCode::FAILURE,
+            error: error.into(),
+        }
     }
 }
 

@@ -24,18 +24,30 @@ impl fmt::Display for Place {
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     #[error("cannot read {path}")]
-    Read { path: PathBuf, source: std::io::Error },
+    Read {
+        path: PathBuf,
+        source: std::io::Error,
+    },
     #[error("{path} is not TOML: {message}")]
     Syntax { path: PathBuf, message: String },
     #[error("{key} is not a known key{}; known here: {allowed}", shown(place.as_ref()))]
-    UnknownKey { key: String, place: Option<Place>, allowed: String },
+    UnknownKey {
+        key: String,
+        place: Option<Place>,
+        allowed: String,
+    },
     #[error(
         "{key} is missing: set it in settlenet.toml or as {variable} \
          (`settlenet dev` runs a whole stack and writes a configuration for it)"
     )]
     Missing { key: String, variable: String },
     #[error("{key}: found {found}{}; allowed: {allowed}", shown(place.as_ref()))]
-    Wrong { key: String, found: String, place: Option<Place>, allowed: String },
+    Wrong {
+        key: String,
+        found: String,
+        place: Option<Place>,
+        allowed: String,
+    },
     #[error("environment variable {name}: {problem}")]
     Variable { name: String, problem: String },
     #[error("{key} and {key}_file are both set; keep one")]
@@ -43,7 +55,9 @@ pub enum ConfigError {
 }
 
 fn shown(place: Option<&Place>) -> String {
-    place.map(|place| format!(" in {place}")).unwrap_or_default()
+    place
+        .map(|place| format!(" in {place}"))
+        .unwrap_or_default()
 }
 
 /// A serde error on its way out of the tree, gathering where it happened.
@@ -57,14 +71,26 @@ pub(super) struct Fault {
 
 #[derive(Debug)]
 enum Kind {
-    Unknown { field: String, allowed: String },
-    Missing { field: String },
-    Wrong { found: Option<String>, allowed: String },
+    Unknown {
+        field: String,
+        allowed: String,
+    },
+    Missing {
+        field: String,
+    },
+    Wrong {
+        found: Option<String>,
+        allowed: String,
+    },
 }
 
 impl Fault {
     fn new(kind: Kind) -> Self {
-        Self { path: Vec::new(), place: None, kind }
+        Self {
+            path: Vec::new(),
+            place: None,
+            kind,
+        }
     }
 
     pub fn within(mut self, key: &str) -> Self {
@@ -77,14 +103,24 @@ impl Fault {
         if self.place.is_none() {
             self.place = Some(place.clone());
         }
-        if let Kind::Wrong { found: found @ None, .. } = &mut self.kind {
+        if let Kind::Wrong {
+            found: found @ None,
+            ..
+        } = &mut self.kind
+        {
             *found = Some(value.to_owned());
         }
         self
     }
 
     fn key(&self, last: Option<&str>) -> String {
-        let keys: Vec<&str> = self.path.iter().rev().map(String::as_str).chain(last).collect();
+        let keys: Vec<&str> = self
+            .path
+            .iter()
+            .rev()
+            .map(String::as_str)
+            .chain(last)
+            .collect();
         keys.join(".")
     }
 }
@@ -131,26 +167,43 @@ fn wanted(expected: &dyn de::Expected) -> String {
 
 impl de::Error for Fault {
     fn custom<T: fmt::Display>(message: T) -> Self {
-        Self::new(Kind::Wrong { found: None, allowed: message.to_string() })
+        Self::new(Kind::Wrong {
+            found: None,
+            allowed: message.to_string(),
+        })
     }
 
     fn invalid_type(_: de::Unexpected<'_>, expected: &dyn de::Expected) -> Self {
-        Self::new(Kind::Wrong { found: None, allowed: wanted(expected) })
+        Self::new(Kind::Wrong {
+            found: None,
+            allowed: wanted(expected),
+        })
     }
 
     fn invalid_value(_: de::Unexpected<'_>, expected: &dyn de::Expected) -> Self {
-        Self::new(Kind::Wrong { found: None, allowed: wanted(expected) })
+        Self::new(Kind::Wrong {
+            found: None,
+            allowed: wanted(expected),
+        })
     }
 
     fn unknown_variant(_: &str, expected: &'static [&'static str]) -> Self {
-        Self::new(Kind::Wrong { found: None, allowed: expected.join(", ") })
+        Self::new(Kind::Wrong {
+            found: None,
+            allowed: expected.join(", "),
+        })
     }
 
     fn unknown_field(field: &str, expected: &'static [&'static str]) -> Self {
-        Self::new(Kind::Unknown { field: field.to_owned(), allowed: expected.join(", ") })
+        Self::new(Kind::Unknown {
+            field: field.to_owned(),
+            allowed: expected.join(", "),
+        })
     }
 
     fn missing_field(field: &'static str) -> Self {
-        Self::new(Kind::Missing { field: field.to_owned() })
+        Self::new(Kind::Missing {
+            field: field.to_owned(),
+        })
     }
 }

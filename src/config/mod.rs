@@ -231,7 +231,11 @@ impl Default for Http {
 
 impl Default for Pools {
     fn default() -> Self {
-        Self { max_pools: 64, per_pool_connections: 8, acquire_timeout_ms: Millis(2_000) }
+        Self {
+            max_pools: 64,
+            per_pool_connections: 8,
+            acquire_timeout_ms: Millis(2_000),
+        }
     }
 }
 
@@ -275,7 +279,10 @@ impl Default for Saga {
 
 impl Default for Network {
     fn default() -> Self {
-        Self { confirm_by_s: Seconds(3 * 24 * 3600), terms: DefaultTerms::default() }
+        Self {
+            confirm_by_s: Seconds(3 * 24 * 3600),
+            terms: DefaultTerms::default(),
+        }
     }
 }
 
@@ -294,7 +301,10 @@ impl Default for DefaultTerms {
 
 impl Default for Log {
     fn default() -> Self {
-        Self { format: LogFormat::Text, level: "info".into() }
+        Self {
+            format: LogFormat::Text,
+            level: "info".into(),
+        }
     }
 }
 

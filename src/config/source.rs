@@ -8,7 +8,9 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use serde::de::value::StringDeserializer;
-use serde::de::{DeserializeSeed, Deserializer, IntoDeserializer as _, MapAccess, SeqAccess, Visitor};
+use serde::de::{
+    DeserializeSeed, Deserializer, IntoDeserializer as _, MapAccess, SeqAccess, Visitor,
+};
 use serde::forward_to_deserialize_any;
 
 use super::error::{ConfigError, Fault, Place};
@@ -16,7 +18,15 @@ use super::values::mask;
 
 const PREFIX: &str = "SETTLENET_";
 const SECTIONS: [&str; 10] = [
-    "http", "master", "servers", "pools", "postgres", "tigerbeetle", "auth", "saga", "network",
+    "http",
+    "master",
+    "servers",
+    "pools",
+    "postgres",
+    "tigerbeetle",
+    "auth",
+    "saga",
+    "network",
     "log",
 ];
 
@@ -44,20 +54,26 @@ enum Value {
 
 impl Tree {
     pub fn from_file(path: &Path) -> Result<Self, ConfigError> {
-        let text = std::fs::read_to_string(path)
-            .map_err(|source| ConfigError::Read { path: path.into(), source })?;
-        let table: toml::Table = text.parse().map_err(|e: toml::de::Error| ConfigError::Syntax {
+        let text = std::fs::read_to_string(path).map_err(|source| ConfigError::Read {
             path: path.into(),
-            // The whole message quotes the line, which may hold a password.
-            message: match e.span() {
-                Some(span) => {
-                    let line = text[..span.start.min(text.len())].matches('\n').count() + 1;
-                    format!("line {line}: {}", e.message())
-                }
-                None => e.message().to_owned(),
-            },
+            source,
         })?;
-        Ok(Self { root: from_toml(table, &Place::File(path.into())) })
+        let table: toml::Table =
+            text.parse()
+                .map_err(|e: toml::de::Error| ConfigError::Syntax {
+                    path: path.into(),
+                    // The whole message quotes the line, which may hold a password.
+                    message: match e.span() {
+                        Some(span) => {
+                            let line = text[..span.start.min(text.len())].matches('\n').count() + 1;
+                            format!("line {line}: {}", e.message())
+                        }
+                        None => e.message().to_owned(),
+                    },
+                })?;
+        Ok(Self {
+            root: from_toml(table, &Place::File(path.into())),
+        })
     }
 
     /// Lays the variables `SETTLENET_SECTION__KEY` over what is there.
@@ -67,22 +83,30 @@ impl Tree {
     ) -> Result<(), ConfigError> {
         for (name, value) in environment {
             let Some(name) = name.to_str() else { continue };
-            let Some(key) = name.strip_prefix(PREFIX) else { continue };
-            let wrong =
-                |problem: String| ConfigError::Variable { name: name.to_owned(), problem };
+            let Some(key) = name.strip_prefix(PREFIX) else {
+                continue;
+            };
+            let wrong = |problem: String| ConfigError::Variable {
+                name: name.to_owned(),
+                problem,
+            };
             if !key.contains("__") {
                 // Not ours (SETTLENET_CONFIG and the like), or one underscore short?
                 let key = key.to_lowercase();
-                let section =
-                    SECTIONS.iter().find(|s| key.strip_prefix(**s).is_some_and(|r| r.starts_with('_')));
+                let section = SECTIONS
+                    .iter()
+                    .find(|s| key.strip_prefix(**s).is_some_and(|r| r.starts_with('_')));
                 if let Some(section) = section {
                     let meant = variable(&format!("{section}.{}", &key[section.len() + 1..]));
-                    return Err(wrong(format!("levels are parted by two underscores: {meant}?")));
+                    return Err(wrong(format!(
+                        "levels are parted by two underscores: {meant}?"
+                    )));
                 }
                 continue;
             }
-            let value =
-                value.into_string().map_err(|_| wrong("its value is not UTF-8".into()))?;
+            let value = value
+                .into_string()
+                .map_err(|_| wrong("its value is not UTF-8".into()))?;
             let keys: Vec<String> = key.split("__").map(str::to_lowercase).collect();
             let leaf = Node::Leaf {
                 value: Value::Text(value),
@@ -112,9 +136,13 @@ impl Tree {
 
     /// Makes file names in a file relative to that file's folder.
     pub fn resolve_paths(&mut self) {
-        let Some(Node::Table(auth)) = self.root.get_mut("auth") else { return };
-        if let Some(Node::Leaf { value: Value::Toml(toml::Value::String(text)), place }) =
-            auth.get_mut("signing_key_file")
+        let Some(Node::Table(auth)) = self.root.get_mut("auth") else {
+            return;
+        };
+        if let Some(Node::Leaf {
+            value: Value::Toml(toml::Value::String(text)),
+            place,
+        }) = auth.get_mut("signing_key_file")
         {
             *text = beside(place, text).to_string_lossy().into_owned();
         }
@@ -128,9 +156,15 @@ impl Tree {
 fn from_toml(table: toml::Table, place: &Place) -> BTreeMap<String, Node> {
     let node = |value| match value {
         toml::Value::Table(inner) => Node::Table(from_toml(inner, place)),
-        value => Node::Leaf { value: Value::Toml(value), place: place.clone() },
+        value => Node::Leaf {
+            value: Value::Toml(value),
+            place: place.clone(),
+        },
     };
-    table.into_iter().map(|(key, value)| (key, node(value))).collect()
+    table
+        .into_iter()
+        .map(|(key, value)| (key, node(value)))
+        .collect()
 }
 
 fn put(table: &mut BTreeMap<String, Node>, keys: &[String], leaf: Node) -> Result<(), String> {
@@ -142,8 +176,9 @@ fn put(table: &mut BTreeMap<String, Node>, keys: &[String], leaf: Node) -> Resul
             Ok(())
         }
         [key, rest @ ..] => {
-            let inner =
-                table.entry(key.clone()).or_insert_with(|| Node::Table(BTreeMap::new()));
+            let inner = table
+                .entry(key.clone())
+                .or_insert_with(|| Node::Table(BTreeMap::new()));
             match inner {
                 Node::Table(inner) => put(inner, rest, leaf),
                 Node::Leaf { .. } => Err(format!("{key} is a value, not a section")),
@@ -160,14 +195,17 @@ fn beside(place: &Place, name: &str) -> PathBuf {
     }
 }
 
-fn resolve_url_file(
-    section: &str,
-    table: &mut BTreeMap<String, Node>,
-) -> Result<(), ConfigError> {
+fn resolve_url_file(section: &str, table: &mut BTreeMap<String, Node>) -> Result<(), ConfigError> {
     let (name, place) = match table.remove("url_file") {
         None => return Ok(()),
-        Some(Node::Leaf { value: Value::Text(name), place }) => (name, place),
-        Some(Node::Leaf { value: Value::Toml(toml::Value::String(name)), place }) => (name, place),
+        Some(Node::Leaf {
+            value: Value::Text(name),
+            place,
+        }) => (name, place),
+        Some(Node::Leaf {
+            value: Value::Toml(toml::Value::String(name)),
+            place,
+        }) => (name, place),
         Some(_) => {
             return Err(ConfigError::Wrong {
                 key: format!("{section}.url_file"),
@@ -178,15 +216,19 @@ fn resolve_url_file(
         }
     };
     let path = beside(&place, &name);
-    let text = std::fs::read_to_string(&path)
-        .map_err(|source| ConfigError::Read { path: path.clone(), source })?;
+    let text = std::fs::read_to_string(&path).map_err(|source| ConfigError::Read {
+        path: path.clone(),
+        source,
+    })?;
     let url = Node::Leaf {
         value: Value::Text(text.trim().to_owned()),
         place: Place::File(path),
     };
     match table.insert("url".into(), url) {
         None => Ok(()),
-        Some(_) => Err(ConfigError::Both { key: format!("{section}.url") }),
+        Some(_) => Err(ConfigError::Both {
+            key: format!("{section}.url"),
+        }),
     }
 }
 
@@ -225,7 +267,10 @@ impl<'de> Deserializer<'de> for Node {
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
         let (value, place) = match self {
             Self::Table(table) => {
-                return visitor.visit_map(Entries { rest: table.into_iter(), next: None });
+                return visitor.visit_map(Entries {
+                    rest: table.into_iter(),
+                    next: None,
+                });
             }
             Self::Leaf { value, place } => (value, place),
         };
@@ -244,7 +289,10 @@ impl<'de> Deserializer<'de> for Node {
             }
             Value::Toml(toml::Value::Table(table)) => {
                 let table = from_toml(table, &place);
-                visitor.visit_map(Entries { rest: table.into_iter(), next: None })
+                visitor.visit_map(Entries {
+                    rest: table.into_iter(),
+                    next: None,
+                })
             }
         }
         .map_err(|fault: Fault| fault.at(&place, &shown))
@@ -267,8 +315,14 @@ impl<'de> Deserializer<'de> for Node {
     /// A list in the environment is parted by commas.
     fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
         match self {
-            Self::Leaf { value: Value::Text(text), place } => {
-                let items = text.split(',').map(str::trim).filter(|item| !item.is_empty());
+            Self::Leaf {
+                value: Value::Text(text),
+                place,
+            } => {
+                let items = text
+                    .split(',')
+                    .map(str::trim)
+                    .filter(|item| !item.is_empty());
                 let items = items.map(|item| Value::Text(item.to_owned())).collect();
                 visitor.visit_seq(Items::new(items, &place))
             }
@@ -301,7 +355,9 @@ impl<'de> Deserializer<'de> for Node {
             } => {
                 let shown = format!("{text:?}");
                 let name: StringDeserializer<Fault> = text.into_deserializer();
-                visitor.visit_enum(name).map_err(|fault| fault.at(&place, &shown))
+                visitor
+                    .visit_enum(name)
+                    .map_err(|fault| fault.at(&place, &shown))
             }
             other => other.deserialize_any(visitor),
         }
@@ -322,18 +378,25 @@ struct Entries {
 impl<'de> MapAccess<'de> for Entries {
     type Error = Fault;
 
-    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Fault> {
-        let Some((key, node)) = self.rest.next() else { return Ok(None) };
+    fn next_key_seed<K: DeserializeSeed<'de>>(
+        &mut self,
+        seed: K,
+    ) -> Result<Option<K::Value>, Fault> {
+        let Some((key, node)) = self.rest.next() else {
+            return Ok(None);
+        };
         let place = match &node {
             Node::Leaf { place, .. } => Some(place.clone()),
             Node::Table(_) => None,
         };
         let name: StringDeserializer<Fault> = key.clone().into_deserializer();
         self.next = Some((key, node));
-        seed.deserialize(name).map(Some).map_err(|fault| match place {
-            Some(place) => fault.at(&place, ""),
-            None => fault,
-        })
+        seed.deserialize(name)
+            .map(Some)
+            .map_err(|fault| match place {
+                Some(place) => fault.at(&place, ""),
+                None => fault,
+            })
     }
 
     fn next_value_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<S::Value, Fault> {
@@ -351,15 +414,27 @@ struct Items {
 
 impl Items {
     fn new(items: Vec<Value>, place: &Place) -> Self {
-        Self { rest: items.into_iter(), place: place.clone() }
+        Self {
+            rest: items.into_iter(),
+            place: place.clone(),
+        }
     }
 }
 
 impl<'de> SeqAccess<'de> for Items {
     type Error = Fault;
 
-    fn next_element_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<Option<S::Value>, Fault> {
-        let Some(value) = self.rest.next() else { return Ok(None) };
-        seed.deserialize(Node::Leaf { value, place: self.place.clone() }).map(Some)
+    fn next_element_seed<S: DeserializeSeed<'de>>(
+        &mut self,
+        seed: S,
+    ) -> Result<Option<S::Value>, Fault> {
+        let Some(value) = self.rest.next() else {
+            return Ok(None);
+        };
+        seed.deserialize(Node::Leaf {
+            value,
+            place: self.place.clone(),
+        })
+        .map(Some)
     }
 }

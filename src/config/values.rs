@@ -104,7 +104,9 @@ impl SecretUrl {
     pub fn database(&self) -> Option<&str> {
         let url = self.expose().split('?').next()?;
         let (_, rest) = url.split_once("://")?;
-        rest.split_once('/').map(|(_, name)| name).filter(|name| !name.is_empty())
+        rest.split_once('/')
+            .map(|(_, name)| name)
+            .filter(|name| !name.is_empty())
     }
 }
 
@@ -135,7 +137,9 @@ impl<'de> Deserialize<'de> for SecretUrl {
 /// `text` with the password of a URL in it masked, and whatever follows `?`
 /// that may be one.
 pub(super) fn mask(text: &str) -> String {
-    let Some((scheme, rest)) = text.split_once("://") else { return text.to_owned() };
+    let Some((scheme, rest)) = text.split_once("://") else {
+        return text.to_owned();
+    };
     // The last `@`: a password may hold anything that nobody escaped.
     let (login, place) = match rest.rsplit_once('@') {
         Some((login, place)) => (Some(login), place),
@@ -147,7 +151,9 @@ pub(super) fn mask(text: &str) -> String {
         Some((user, _)) => masked = format!("{masked}{user}:***@"),
         None => {}
     }
-    let Some((path, query)) = place.split_once('?') else { return masked + place };
+    let Some((path, query)) = place.split_once('?') else {
+        return masked + place;
+    };
     let pairs = query.split('&').map(|pair| match pair.split_once('=') {
         Some((key, _)) if key.to_ascii_lowercase().contains("pass") => format!("{key}=***"),
         _ => pair.to_owned(),
@@ -167,7 +173,10 @@ mod tests {
             ("mysql://u:a:secret@h", "mysql://u:***@h"),
             ("mysql://u@h/d", "mysql://u@h/d"),
             ("mysql://h/d", "mysql://h/d"),
-            ("postgres://h/d?password=secret&sslmode=off", "postgres://h/d?password=***&sslmode=off"),
+            (
+                "postgres://h/d?password=secret&sslmode=off",
+                "postgres://h/d?password=***&sslmode=off",
+            ),
         ] {
             assert_eq!(SecretUrl::new(url).to_string(), shown);
             assert_eq!(format!("{:?}", SecretUrl::new(url)), shown);
@@ -187,6 +196,9 @@ mod tests {
         assert_eq!(base.with_database("x").expose(), "mysql://u:p@h:1/x");
         let other = SecretUrl::new("mysql://u:p@h:1/old?ssl-mode=disabled");
         assert_eq!(other.database(), Some("old"));
-        assert_eq!(other.with_database("x").expose(), "mysql://u:p@h:1/x?ssl-mode=disabled");
+        assert_eq!(
+            other.with_database("x").expose(),
+            "mysql://u:p@h:1/x?ssl-mode=disabled"
+        );
     }
 }

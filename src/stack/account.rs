@@ -42,7 +42,11 @@ impl Account {
         let mut fields = line.split(':');
         let name = fields.next()?.to_owned();
         let mut numbers = fields.skip(1).map(str::parse);
-        Some(Self { name, uid: numbers.next()?.ok()?, gid: numbers.next()?.ok()? })
+        Some(Self {
+            name,
+            uid: numbers.next()?.ok()?,
+            gid: numbers.next()?.ok()?,
+        })
     }
 
     /// Whether the account may walk through every folder on the way to `path`.

@@ -44,7 +44,10 @@ pub struct StackStatus {
 #[derive(Debug, thiserror::Error)]
 pub enum ControlError {
     #[error("no supervisor answers in {dir}")]
-    NotRunning { dir: PathBuf, source: std::io::Error },
+    NotRunning {
+        dir: PathBuf,
+        source: std::io::Error,
+    },
     #[error("the supervisor hung up")]
     HungUp(#[source] std::io::Error),
     #[error("{0}")]
@@ -66,10 +69,15 @@ impl Control {
     /// # Errors
     /// [`ControlError::NotRunning`] when there is none.
     pub fn connect(dir: &Path) -> Result<Self, ControlError> {
-        let failed = |source| ControlError::NotRunning { dir: dir.into(), source };
+        let failed = |source| ControlError::NotRunning {
+            dir: dir.into(),
+            source,
+        };
         let (_folder, path) = short_path(dir).map_err(failed)?;
         let stream = UnixStream::connect(path).map_err(failed)?;
-        Ok(Self { lines: BufReader::new(stream) })
+        Ok(Self {
+            lines: BufReader::new(stream),
+        })
     }
 
     /// Sends one line and returns what follows `ok` in the answer.
@@ -79,9 +87,14 @@ impl Control {
     pub fn request(&mut self, line: &str) -> Result<String, ControlError> {
         writeln!(self.lines.get_mut(), "{line}").map_err(ControlError::HungUp)?;
         let mut answer = String::new();
-        let read = self.lines.read_line(&mut answer).map_err(ControlError::HungUp)?;
+        let read = self
+            .lines
+            .read_line(&mut answer)
+            .map_err(ControlError::HungUp)?;
         if read == 0 {
-            return Err(ControlError::HungUp(std::io::ErrorKind::UnexpectedEof.into()));
+            return Err(ControlError::HungUp(
+                std::io::ErrorKind::UnexpectedEof.into(),
+            ));
         }
         let answer = answer.trim_end();
         match answer.split_once(' ').unwrap_or((answer, "")) {
@@ -124,7 +137,9 @@ impl Control {
 /// through this process's own handle on the folder, which must stay open.
 fn short_path(dir: &Path) -> std::io::Result<(std::fs::File, PathBuf)> {
     let folder = std::fs::File::open(dir)?;
-    let path = Path::new("/proc/self/fd").join(folder.as_raw_fd().to_string()).join(FILE);
+    let path = Path::new("/proc/self/fd")
+        .join(folder.as_raw_fd().to_string())
+        .join(FILE);
     Ok((folder, path))
 }
 
@@ -206,9 +221,11 @@ async fn talk(stream: tokio::net::UnixStream, desk: Arc<Desk>) {
             (Some("start"), Some(name), None) => desk.order(Order::Start, name).await,
             (Some("pause"), Some(name), None) => desk.order(Order::Pause, name).await,
             (Some("resume"), Some(name), None) => desk.order(Order::Resume, name).await,
-            _ => Err("orders are: status, hold, shutdown, and stop, kill, start, pause, \
+            _ => Err(
+                "orders are: status, hold, shutdown, and stop, kill, start, pause, \
                       resume with a server's name"
-                .into()),
+                    .into(),
+            ),
         };
         let answer = match answer {
             Ok(text) => format!("ok {text}\n"),
@@ -225,7 +242,11 @@ impl Desk {
         let status = StackStatus {
             supervisor_pid: std::process::id(),
             ready: *self.ready.borrow(),
-            servers: self.servers.iter().map(|s| s.status.borrow().clone()).collect(),
+            servers: self
+                .servers
+                .iter()
+                .map(|s| s.status.borrow().clone())
+                .collect(),
         };
         serde_json::to_string(&status).map_err(|e| e.to_string())
     }
@@ -233,9 +254,20 @@ impl Desk {
     async fn order(&self, order: Order, name: &str) -> Result<String, String> {
         let name: ServerName = name.parse()?;
         let closing = || "the stack is closing".to_owned();
-        let server = self.servers.iter().find(|s| s.name == name).ok_or_else(closing)?;
+        let server = self
+            .servers
+            .iter()
+            .find(|s| s.name == name)
+            .ok_or_else(closing)?;
         let (reply, answer) = oneshot::channel();
-        server.orders.send((order, reply)).await.map_err(|_| closing())?;
-        answer.await.map_err(|_| closing())?.map(|()| name.to_string())
+        server
+            .orders
+            .send((order, reply))
+            .await
+            .map_err(|_| closing())?;
+        answer
+            .await
+            .map_err(|_| closing())?
+            .map(|()| name.to_string())
     }
 }

@@ -66,8 +66,10 @@ impl Description {
         }
         write_private(&layout.config(), self.settings(http_port, &key).as_bytes())?;
         let path = file(layout.dir());
-        let bytes = serde_json::to_vec_pretty(self)
-            .map_err(|e| LayoutError::Io { path: path.clone(), source: e.into() })?;
+        let bytes = serde_json::to_vec_pretty(self).map_err(|e| LayoutError::Io {
+            path: path.clone(),
+            source: e.into(),
+        })?;
         write_private(&path, &bytes)
     }
 
@@ -78,7 +80,8 @@ impl Description {
     fn settings(&self, http_port: u16, key: &Path) -> String {
         let a = self.url(ServerName::MariadbA);
         let b = self.url(ServerName::MariadbB);
-        let mut text = String::from("# Written by `settlenet dev` at each start; changes are lost.\n");
+        let mut text =
+            String::from("# Written by `settlenet dev` at each start; changes are lost.\n");
         let mut section = |name: &str, lines: &[(&str, String)]| {
             // Writing to a string cannot fail.
             let _ = writeln!(text, "\n[{name}]");
@@ -87,19 +90,34 @@ impl Description {
             }
         };
         let quoted = |value: &str| toml::Value::String(value.to_owned()).to_string();
-        section("http", &[("listen", quoted(&format!("127.0.0.1:{http_port}")))]);
-        section("master", &[("url", quoted(&format!("{a}/settlenet_master")))]);
+        section(
+            "http",
+            &[("listen", quoted(&format!("127.0.0.1:{http_port}")))],
+        );
+        section(
+            "master",
+            &[("url", quoted(&format!("{a}/settlenet_master")))],
+        );
         section("servers.a", &[("url", quoted(a))]);
         section("servers.b", &[("url", quoted(b))]);
-        section("postgres", &[("url", quoted(self.url(ServerName::Postgres)))]);
+        section(
+            "postgres",
+            &[("url", quoted(self.url(ServerName::Postgres)))],
+        );
         section(
             "tigerbeetle",
             &[
                 ("cluster_id", tigerbeetle::CLUSTER_ID.to_string()),
-                ("addresses", format!("[{}]", quoted(self.url(ServerName::Tigerbeetle)))),
+                (
+                    "addresses",
+                    format!("[{}]", quoted(self.url(ServerName::Tigerbeetle))),
+                ),
             ],
         );
-        section("auth", &[("signing_key_file", quoted(&key.to_string_lossy()))]);
+        section(
+            "auth",
+            &[("signing_key_file", quoted(&key.to_string_lossy()))],
+        );
         text
     }
 }

@@ -20,9 +20,16 @@ pub enum DetachError {
     #[error(transparent)]
     Layout(#[from] LayoutError),
     #[error("{path}: {source}")]
-    Io { path: PathBuf, source: std::io::Error },
+    Io {
+        path: PathBuf,
+        source: std::io::Error,
+    },
     #[error("the supervisor ended ({status}); the end of {log}:\n{tail}")]
-    Ended { status: ExitStatus, log: PathBuf, tail: String },
+    Ended {
+        status: ExitStatus,
+        log: PathBuf,
+        tail: String,
+    },
     #[error("the stack in {dir} is not ready after {} s; see {log}", LIMIT.as_secs())]
     NotReady { dir: PathBuf, log: PathBuf },
 }
@@ -49,13 +56,19 @@ pub fn start_detached(
     let layout = Layout::open(dir)?;
     let dir = layout.dir();
     let log = dir.join("supervisor.log");
-    let failed = |source| DetachError::Io { path: log.clone(), source };
+    let failed = |source| DetachError::Io {
+        path: log.clone(),
+        source,
+    };
     let deadline = Instant::now() + LIMIT;
     let mut child = None;
     while Instant::now() < deadline {
         if let Some((description, control)) = held(dir).map_err(failed)? {
-            let started_by =
-                if child.is_some() { StartedBy::ThisCall } else { StartedBy::SomebodyElse };
+            let started_by = if child.is_some() {
+                StartedBy::ThisCall
+            } else {
+                StartedBy::SomebodyElse
+            };
             return Ok((description, control, started_by));
         }
         match &mut child {
@@ -75,14 +88,21 @@ pub fn start_detached(
                         child = None;
                     } else {
                         let text = std::fs::read_to_string(&log).unwrap_or_default();
-                        return Err(DetachError::Ended { status, log, tail: last_lines(&text) });
+                        return Err(DetachError::Ended {
+                            status,
+                            log,
+                            tail: last_lines(&text),
+                        });
                     }
                 }
             }
         }
         std::thread::sleep(PERIOD);
     }
-    Err(DetachError::NotReady { dir: dir.into(), log })
+    Err(DetachError::NotReady {
+        dir: dir.into(),
+        log,
+    })
 }
 
 /// A held connection to a ready stack, or `None` if there is none (yet).

@@ -98,8 +98,13 @@ impl Keeper {
             restarts: 0,
             problem: None,
         });
-        let keeper =
-            Self { server, status, port, port_is_known: false, deaths: VecDeque::new() };
+        let keeper = Self {
+            server,
+            status,
+            port,
+            port_is_known: false,
+            deaths: VecDeque::new(),
+        };
         (keeper, watcher)
     }
 
@@ -170,7 +175,11 @@ impl Keeper {
     fn note_death(&mut self, status: ExitStatus) -> Result<(), ServerError> {
         let now = Instant::now();
         self.deaths.push_back(now);
-        while self.deaths.front().is_some_and(|at| now - *at > RESTART_WINDOW) {
+        while self
+            .deaths
+            .front()
+            .is_some_and(|at| now - *at > RESTART_WINDOW)
+        {
             self.deaths.pop_front();
         }
         if self.deaths.len() > RESTARTS {
@@ -179,7 +188,10 @@ impl Keeper {
                 seconds: RESTART_WINDOW.as_secs(),
             });
         }
-        say(&format!("{} died unasked ({status}); bringing it back", self.server.name));
+        say(&format!(
+            "{} died unasked ({status}); bringing it back",
+            self.server.name
+        ));
         self.status.send_modify(|status| status.restarts += 1);
         Ok(())
     }
@@ -209,11 +221,18 @@ impl Keeper {
     async fn start_once(&self) -> Result<Child, ServerError> {
         let launch = self.server.launch(self.port)?;
         let log = self.server.log();
-        let failed = |source| ServerError::File { path: log.clone(), source };
+        let failed = |source| ServerError::File {
+            path: log.clone(),
+            source,
+        };
         if log.exists() {
             fs::rename(&log, log.with_extension("1")).map_err(failed)?;
         }
-        let output = OpenOptions::new().create(true).append(true).open(&log).map_err(failed)?;
+        let output = OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(&log)
+            .map_err(failed)?;
         let errors = output.try_clone().map_err(failed)?;
         let mut child = self
             .server
@@ -222,11 +241,16 @@ impl Keeper {
             .stdout(Stdio::from(output))
             .stderr(Stdio::from(errors))
             .spawn()
-            .map_err(|source| ServerError::Spawn { program: launch.program.clone(), source })?;
+            .map_err(|source| ServerError::Spawn {
+                program: launch.program.clone(),
+                source,
+            })?;
         let process = child.id().and_then(ProcessId::of);
         if let Some(process) = process {
             let path = pid_file(&self.server.home);
-            process.write(&path).map_err(|source| ServerError::File { path, source })?;
+            process
+                .write(&path)
+                .map_err(|source| ServerError::File { path, source })?;
         }
         self.set(ServerState::Starting, process.map(|p| p.pid), None);
 
@@ -239,14 +263,22 @@ impl Keeper {
             // Asked after the probe: what answered may be another's server.
             if let Some(status) = child.try_wait().map_err(failed)? {
                 let tail = last_lines(&fs::read_to_string(&log).unwrap_or_default());
-                return Err(ServerError::EndedAtStart { status: status.to_string(), log, tail });
+                return Err(ServerError::EndedAtStart {
+                    status: status.to_string(),
+                    log,
+                    tail,
+                });
             }
             if last.is_empty() {
                 self.set(ServerState::Running, process.map(|p| p.pid), None);
                 return Ok(child);
             }
             if Instant::now() >= deadline {
-                return Err(ServerError::Unhealthy { seconds: START_LIMIT.as_secs(), last, log });
+                return Err(ServerError::Unhealthy {
+                    seconds: START_LIMIT.as_secs(),
+                    last,
+                    log,
+                });
             }
             tokio::time::sleep(PROBE_PERIOD).await;
         }
@@ -290,12 +322,18 @@ impl Keeper {
         match order {
             Order::Start => false,
             Order::Pause => {
-                process.family().into_iter().for_each(|p| p.signal(Signal::STOP));
+                process
+                    .family()
+                    .into_iter()
+                    .for_each(|p| p.signal(Signal::STOP));
                 self.set(ServerState::Paused, Some(process.pid), None);
                 false
             }
             Order::Resume => {
-                process.family().into_iter().for_each(|p| p.signal(Signal::CONT));
+                process
+                    .family()
+                    .into_iter()
+                    .for_each(|p| p.signal(Signal::CONT));
                 self.set(ServerState::Running, Some(process.pid), None);
                 false
             }
@@ -306,7 +344,10 @@ impl Keeper {
                 true
             }
             Order::Kill => {
-                process.family().into_iter().for_each(|p| p.signal(Signal::KILL));
+                process
+                    .family()
+                    .into_iter()
+                    .for_each(|p| p.signal(Signal::KILL));
                 let _ = child.wait().await;
                 self.forget();
                 self.set(ServerState::Stopped, None, Some("killed by order".into()));

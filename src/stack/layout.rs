@@ -17,15 +17,23 @@ use super::server::ServerName;
 #[derive(Debug, thiserror::Error)]
 pub enum LayoutError {
     #[error("{path}: {source}")]
-    Io { path: PathBuf, source: std::io::Error },
-    #[error("{dir} is in use by the supervisor with pid {pid}; `settlenet down --dir {dir}` ends it")]
+    Io {
+        path: PathBuf,
+        source: std::io::Error,
+    },
+    #[error(
+        "{dir} is in use by the supervisor with pid {pid}; `settlenet down --dir {dir}` ends it"
+    )]
     InUse { dir: PathBuf, pid: String },
     #[error("{path} belongs to somebody else (uid {uid}); remove it")]
     NotOurs { path: PathBuf, uid: u32 },
 }
 
 fn at(path: &Path) -> impl Fn(std::io::Error) -> LayoutError + '_ {
-    move |source| LayoutError::Io { path: path.into(), source }
+    move |source| LayoutError::Io {
+        path: path.into(),
+        source,
+    }
 }
 
 /// The folder of one stack.
@@ -88,7 +96,11 @@ impl Layout {
     /// A server's own folder. It lies in the stack's folder unless the server
     /// runs under an account that cannot walk there; then in `/var/tmp`, with a
     /// link in its place.
-    pub fn home(&self, name: ServerName, account: Option<&Account>) -> Result<PathBuf, LayoutError> {
+    pub fn home(
+        &self,
+        name: ServerName,
+        account: Option<&Account>,
+    ) -> Result<PathBuf, LayoutError> {
         let inside = self.dir.join(name.as_str());
         let Some(account) = account else {
             make_private(&inside)?;
@@ -175,7 +187,10 @@ fn make_private(path: &Path) -> Result<(), LayoutError> {
     if path.is_dir() {
         return Ok(());
     }
-    fs::DirBuilder::new().mode(0o700).create(path).map_err(at(path))
+    fs::DirBuilder::new()
+        .mode(0o700)
+        .create(path)
+        .map_err(at(path))
 }
 
 /// Makes a folder in a place that others may write to, and makes sure that it
@@ -188,7 +203,10 @@ fn make_folder(path: &Path, mode: u32) -> Result<(), LayoutError> {
     }
     let meta = path.symlink_metadata().map_err(at(path))?;
     if !meta.is_dir() || meta.uid() != rustix::process::geteuid().as_raw() {
-        return Err(LayoutError::NotOurs { path: path.into(), uid: meta.uid() });
+        return Err(LayoutError::NotOurs {
+            path: path.into(),
+            uid: meta.uid(),
+        });
     }
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).map_err(at(path))
 }

@@ -14,7 +14,14 @@ use super::server::{Instance, Launch, ServerError, find_program};
 pub(super) const USER: &str = "settlenet";
 
 fn program(name: &str) -> Result<PathBuf, ServerError> {
-    find_program(name, &["/usr/sbin".into(), "/usr/bin".into(), "/usr/local/sbin".into()])
+    find_program(
+        name,
+        &[
+            "/usr/sbin".into(),
+            "/usr/bin".into(),
+            "/usr/local/sbin".into(),
+        ],
+    )
 }
 
 fn option(name: &str, value: impl Into<OsString>) -> OsString {
@@ -85,7 +92,10 @@ pub(super) fn launch(server: &Instance, port: u16) -> Result<Launch, ServerError
         ]
         .map(OsString::from),
     );
-    Ok(Launch { program: program("mariadbd")?, args })
+    Ok(Launch {
+        program: program("mariadbd")?,
+        args,
+    })
 }
 
 pub(super) async fn probe(server: &Instance, port: u16) -> Result<(), String> {
@@ -94,8 +104,9 @@ pub(super) async fn probe(server: &Instance, port: u16) -> Result<(), String> {
         .port(port)
         .username(USER)
         .password(server.password.expose_secret());
-    let mut connection =
-        MySqlConnection::connect_with(&options).await.map_err(|e| e.to_string())?;
+    let mut connection = MySqlConnection::connect_with(&options)
+        .await
+        .map_err(|e| e.to_string())?;
     connection.ping().await.map_err(|e| e.to_string())?;
     // A probe that cannot say goodbye has still found the server alive.
     let _ = connection.close().await;

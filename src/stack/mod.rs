@@ -22,13 +22,13 @@ mod server;
 mod supervisor;
 mod tigerbeetle;
 
+pub use account::AccountError;
 pub use cleanup::{DownError, take_down};
 pub use control::{Control, ControlError, StackStatus};
 pub use description::{Description, ServerDescription};
 pub use detach::{DetachError, StartedBy, start_detached};
 pub use keeper::{ServerState, ServerStatus};
 pub use layout::LayoutError;
-pub use account::AccountError;
 pub use server::{ServerError, ServerName};
 pub use supervisor::{Options, StackError, supervise};
 

@@ -22,7 +22,9 @@ fn program(name: &str) -> Result<PathBuf, ServerError> {
         .collect();
     // The newest first, by number: 9.6 must not win over 15.
     folders.sort_by_key(|folder| {
-        let major = folder.parent().and_then(|p| p.file_name()?.to_str()?.parse::<u32>().ok());
+        let major = folder
+            .parent()
+            .and_then(|p| p.file_name()?.to_str()?.parse::<u32>().ok());
         std::cmp::Reverse(major.unwrap_or(0))
     });
     find_program(name, &folders)
@@ -71,7 +73,10 @@ pub(super) fn launch(server: &Instance, port: u16) -> Result<Launch, ServerError
     ] {
         args.extend(["-c".into(), setting.into()]);
     }
-    Ok(Launch { program: program("postgres")?, args })
+    Ok(Launch {
+        program: program("postgres")?,
+        args,
+    })
 }
 
 /// Connects, and creates [`DATABASE`] the first time.
@@ -83,7 +88,9 @@ pub(super) async fn probe(server: &Instance, port: u16) -> Result<(), String> {
         .password(server.password.expose_secret())
         .ssl_mode(PgSslMode::Disable)
         .database("postgres");
-    let mut connection = PgConnection::connect_with(&options).await.map_err(|e| e.to_string())?;
+    let mut connection = PgConnection::connect_with(&options)
+        .await
+        .map_err(|e| e.to_string())?;
     let exists: bool =
         sqlx::query_scalar("SELECT EXISTS (SELECT 1 FROM pg_database WHERE datname = $1)")
             .bind(DATABASE)

@@ -13,7 +13,10 @@ pub(super) struct Presence {
 
 impl Presence {
     pub fn new() -> Self {
-        Self { closing: Mutex::new(false), holders: watch::Sender::new(0) }
+        Self {
+            closing: Mutex::new(false),
+            holders: watch::Sender::new(0),
+        }
     }
 
     /// Adds a holder until the guard is dropped; `None` when the stack is

@@ -37,7 +37,10 @@ impl ProcessId {
     /// The process that has `pid` now, if there is one.
     pub fn of(pid: u32) -> Option<Self> {
         let pid = i32::try_from(pid).ok()?;
-        stat(pid).map(|stat| Self { pid, started: stat.started })
+        stat(pid).map(|stat| Self {
+            pid,
+            started: stat.started,
+        })
     }
 
     /// Whether this very process still runs (a zombie does not).
@@ -60,13 +63,28 @@ impl ProcessId {
             .into_iter()
             .flatten()
             .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
-            .filter_map(|pid| stat(pid).map(|s| (Self { pid, started: s.started }, s.parent)))
+            .filter_map(|pid| {
+                stat(pid).map(|s| {
+                    (
+                        Self {
+                            pid,
+                            started: s.started,
+                        },
+                        s.parent,
+                    )
+                })
+            })
             .collect();
         let mut family = vec![self];
         let mut next = 0;
         while let Some(parent) = family.get(next).copied() {
             next += 1;
-            family.extend(everyone.iter().filter(|(_, p)| *p == parent.pid).map(|(id, _)| *id));
+            family.extend(
+                everyone
+                    .iter()
+                    .filter(|(_, p)| *p == parent.pid)
+                    .map(|(id, _)| *id),
+            );
         }
         family
     }

@@ -27,7 +27,12 @@ pub enum ServerName {
 }
 
 impl ServerName {
-    pub const ALL: [Self; 4] = [Self::MariadbA, Self::MariadbB, Self::Postgres, Self::Tigerbeetle];
+    pub const ALL: [Self; 4] = [
+        Self::MariadbA,
+        Self::MariadbB,
+        Self::Postgres,
+        Self::Tigerbeetle,
+    ];
 
     pub fn as_str(self) -> &'static str {
         match self {
@@ -59,10 +64,13 @@ impl FromStr for ServerName {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        Self::ALL.into_iter().find(|name| name.as_str() == text).ok_or_else(|| {
-            let known = Self::ALL.map(Self::as_str).join(", ");
-            format!("no server {text:?}; the servers are {known}")
-        })
+        Self::ALL
+            .into_iter()
+            .find(|name| name.as_str() == text)
+            .ok_or_else(|| {
+                let known = Self::ALL.map(Self::as_str).join(", ");
+                format!("no server {text:?}; the servers are {known}")
+            })
     }
 }
 
@@ -75,15 +83,33 @@ pub enum ServerError {
     #[error(transparent)]
     Layout(#[from] LayoutError),
     #[error("could not run {program}")]
-    Spawn { program: PathBuf, source: std::io::Error },
+    Spawn {
+        program: PathBuf,
+        source: std::io::Error,
+    },
     #[error("{program} failed ({status}); the end of its output:\n{tail}")]
-    Failed { program: PathBuf, status: std::process::ExitStatus, tail: String },
+    Failed {
+        program: PathBuf,
+        status: std::process::ExitStatus,
+        tail: String,
+    },
     #[error("{path}: {source}")]
-    File { path: PathBuf, source: std::io::Error },
+    File {
+        path: PathBuf,
+        source: std::io::Error,
+    },
     #[error("ended while starting ({status}); the end of {log}:\n{tail}")]
-    EndedAtStart { status: String, log: PathBuf, tail: String },
+    EndedAtStart {
+        status: String,
+        log: PathBuf,
+        tail: String,
+    },
     #[error("not healthy after {seconds} s ({last}); see {log}")]
-    Unhealthy { seconds: u64, last: String, log: PathBuf },
+    Unhealthy {
+        seconds: u64,
+        last: String,
+        log: PathBuf,
+    },
     #[error("no free port between {} and {}", PORTS.start, PORTS.end)]
     NoPort,
     #[error(
@@ -146,7 +172,10 @@ impl Instance {
     /// (a Ctrl-C in the terminal is for the supervisor), with its home as folder.
     pub fn command(&self, program: &Path) -> tokio::process::Command {
         let mut command = tokio::process::Command::new(program);
-        command.current_dir(&self.home).stdin(std::process::Stdio::null()).process_group(0);
+        command
+            .current_dir(&self.home)
+            .stdin(std::process::Stdio::null())
+            .process_group(0);
         if let Some(account) = &self.account {
             command.uid(account.uid).gid(account.gid);
             command.env("HOME", &self.home).env("USER", &account.name);
@@ -163,7 +192,10 @@ impl Instance {
             .kill_on_drop(true)
             .output()
             .await
-            .map_err(|source| ServerError::Spawn { program: program.into(), source })?;
+            .map_err(|source| ServerError::Spawn {
+                program: program.into(),
+                source,
+            })?;
         if output.status.success() {
             return Ok(());
         }
@@ -178,15 +210,24 @@ impl Instance {
 
     /// Gives `path` to the account that the server runs under.
     pub fn hand_over(&self, path: &Path) -> Result<(), ServerError> {
-        let Some(account) = &self.account else { return Ok(()) };
-        std::os::unix::fs::chown(path, Some(account.uid), Some(account.gid))
-            .map_err(|source| ServerError::File { path: path.into(), source })
+        let Some(account) = &self.account else {
+            return Ok(());
+        };
+        std::os::unix::fs::chown(path, Some(account.uid), Some(account.gid)).map_err(|source| {
+            ServerError::File {
+                path: path.into(),
+                source,
+            }
+        })
     }
 
     /// An empty scratch folder inside the home, to be renamed once complete.
     pub fn scratch(&self) -> Result<PathBuf, ServerError> {
         let path = self.home.join("data.new");
-        let failed = |source| ServerError::File { path: path.clone(), source };
+        let failed = |source| ServerError::File {
+            path: path.clone(),
+            source,
+        };
         if path.exists() {
             std::fs::remove_dir_all(&path).map_err(failed)?;
         }
@@ -196,7 +237,10 @@ impl Instance {
     }
 
     pub fn rename(&self, from: &Path, to: &Path) -> Result<(), ServerError> {
-        std::fs::rename(from, to).map_err(|source| ServerError::File { path: to.into(), source })
+        std::fs::rename(from, to).map_err(|source| ServerError::File {
+            path: to.into(),
+            source,
+        })
     }
 }
 
@@ -207,7 +251,9 @@ pub(super) fn find_program(program: &str, folders: &[PathBuf]) -> Result<PathBuf
         .chain(folders.iter().cloned())
         .map(|folder| folder.join(program))
         .find(|candidate| candidate.is_file())
-        .ok_or_else(|| ServerError::NotInstalled { program: program.into() })
+        .ok_or_else(|| ServerError::NotInstalled {
+            program: program.into(),
+        })
 }
 
 /// Where ports are chosen: below what the kernel gives to outgoing connections

@@ -40,13 +40,19 @@ pub enum StackError {
     #[error(transparent)]
     Layout(#[from] LayoutError),
     #[error("{name}")]
-    Server { name: ServerName, source: ServerError },
+    Server {
+        name: ServerName,
+        source: ServerError,
+    },
     #[error("{name} did not start: {reason}")]
     NotStarted { name: ServerName, reason: String },
     #[error(transparent)]
     Ports(ServerError),
     #[error("control socket in {dir}")]
-    Socket { dir: PathBuf, source: std::io::Error },
+    Socket {
+        dir: PathBuf,
+        source: std::io::Error,
+    },
     #[error("signal handlers")]
     Signals(#[source] std::io::Error),
 }
@@ -67,8 +73,10 @@ pub async fn supervise(
     let _lock = layout.lock()?;
     Description::withdraw(&layout);
     let password = layout.password()?;
-    let listener = control::listen(layout.dir())
-        .map_err(|source| StackError::Socket { dir: layout.dir().into(), source })?;
+    let listener = control::listen(layout.dir()).map_err(|source| StackError::Socket {
+        dir: layout.dir().into(),
+        source,
+    })?;
 
     let closing = CancellationToken::new();
     let keepers = TaskTracker::new();
@@ -88,7 +96,11 @@ pub async fn supervise(
         let (keeper, status) = Keeper::new(server, ports[name.as_str()]);
         let (orders, received) = mpsc::channel(ORDER_QUEUE);
         keepers.spawn(keeper.keep(received, closing.clone()));
-        servers.push(ServerDesk { name, status, orders });
+        servers.push(ServerDesk {
+            name,
+            status,
+            orders,
+        });
     }
     keepers.close();
     let desk = Arc::new(Desk {
@@ -163,16 +175,28 @@ fn instance(
         ServerName::Postgres => Account::when_root("postgres"),
         ServerName::Tigerbeetle => Ok(None),
     }
-    .map_err(|e| StackError::Server { name, source: e.into() })?;
+    .map_err(|e| StackError::Server {
+        name,
+        source: e.into(),
+    })?;
     let home = layout.home(name, account.as_ref())?;
-    Ok(Instance { name, home, account, password: password.clone() })
+    Ok(Instance {
+        name,
+        home,
+        account,
+        password: password.clone(),
+    })
 }
 
 /// The remembered ports where they are still free, others in their place.
 fn choose_ports(layout: &Layout) -> Result<BTreeMap<String, u16>, StackError> {
     let remembered = layout.read_ports();
     let mut ports = BTreeMap::new();
-    for name in ServerName::ALL.map(ServerName::as_str).into_iter().chain([HTTP]) {
+    for name in ServerName::ALL
+        .map(ServerName::as_str)
+        .into_iter()
+        .chain([HTTP])
+    {
         let taken: Vec<u16> = ports.values().copied().collect();
         let port = match remembered.get(name).copied() {
             // An HTTP server that outlived the stack may hold its own port.
@@ -194,7 +218,10 @@ async fn all_running(desk: &Desk) -> Result<Vec<ServerStatus>, StackError> {
             .map(|s| s.clone());
         match settled {
             Ok(status) if status.state == ServerState::Running => {
-                say(&format!("{} answers on 127.0.0.1:{}", status.name, status.port));
+                say(&format!(
+                    "{} answers on 127.0.0.1:{}",
+                    status.name, status.port
+                ));
                 Ok(status)
             }
             Ok(status) => Err(StackError::NotStarted {

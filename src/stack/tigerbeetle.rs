@@ -18,7 +18,11 @@ fn program() -> Result<PathBuf, ServerError> {
     let mut folders = vec![PathBuf::from(".local/toolchain")];
     // Also beside the checkout that this binary was built in.
     if let Ok(exe) = std::env::current_exe() {
-        folders.extend(exe.ancestors().skip(1).map(|folder| folder.join(".local/toolchain")));
+        folders.extend(
+            exe.ancestors()
+                .skip(1)
+                .map(|folder| folder.join(".local/toolchain")),
+        );
     }
     let program = folders
         .into_iter()
@@ -41,8 +45,10 @@ pub(super) async fn prepare(server: &Instance) -> Result<(), ServerError> {
     }
     let scratch = server.home.join("data.new");
     if scratch.exists() {
-        std::fs::remove_file(&scratch)
-            .map_err(|source| ServerError::File { path: scratch.clone(), source })?;
+        std::fs::remove_file(&scratch).map_err(|source| ServerError::File {
+            path: scratch.clone(),
+            source,
+        })?;
     }
     let args: [OsString; 6] = [
         "format".into(),
@@ -64,7 +70,10 @@ async fn check_release(server: &Instance) -> Result<(), ServerError> {
         .arg("version")
         .output()
         .await
-        .map_err(|source| ServerError::Spawn { program: program.clone(), source })?;
+        .map_err(|source| ServerError::Spawn {
+            program: program.clone(),
+            source,
+        })?;
     let found = String::from_utf8_lossy(&output.stdout).trim().to_owned();
     let release = found.rsplit(' ').next().and_then(|v| v.split('+').next());
     if release == Some(crate::TIGERBEETLE_RELEASE) {
@@ -89,15 +98,21 @@ pub(super) fn launch(server: &Instance, port: u16) -> Result<Launch, ServerError
         format!("--addresses=127.0.0.1:{port}").into(),
         server.home.join("data").into(),
     ];
-    Ok(Launch { program: program()?, args })
+    Ok(Launch {
+        program: program()?,
+        args,
+    })
 }
 
 /// It listens only once the replica is open. No session is made: it would take
 /// one of the few that a replica keeps.
 pub(super) async fn probe(port: u16) -> Result<(), String> {
-    tokio::time::timeout(Duration::from_secs(1), TcpStream::connect(("127.0.0.1", port)))
-        .await
-        .map_err(|_| "no connection within 1 s".to_owned())?
-        .map(drop)
-        .map_err(|e| e.to_string())
+    tokio::time::timeout(
+        Duration::from_secs(1),
+        TcpStream::connect(("127.0.0.1", port)),
+    )
+    .await
+    .map_err(|_| "no connection within 1 s".to_owned())?
+    .map(drop)
+    .map_err(|e| e.to_string())
 }

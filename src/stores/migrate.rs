@@ -86,12 +86,23 @@ pub async fn migrate_all(
     config: &Config,
     mut progress: impl FnMut(&Report, usize, usize),
 ) -> Result<Vec<Report>, MigrationError> {
-    let name = config.master.url.database().ok_or(MigrationError::NoDatabase)?;
-    let master = Database { kind: Kind::Master, server: None, name: name.to_owned() };
+    let name = config
+        .master
+        .url
+        .database()
+        .ok_or(MigrationError::NoDatabase)?;
+    let master = Database {
+        kind: Kind::Master,
+        server: None,
+        name: name.to_owned(),
+    };
     let applied = migrate(&config.master.url, Kind::Master).await?;
     let books = registered(&config.master.url).await?;
     let total = books.len() + 1;
-    let first = Report { database: master, outcome: Ok(applied) };
+    let first = Report {
+        database: master,
+        outcome: Ok(applied),
+    };
     progress(&first, 1, total);
     let mut reports = vec![first];
 
@@ -108,10 +119,7 @@ pub async fn migrate_all(
     Ok(reports)
 }
 
-async fn migrate_registered(
-    config: &Config,
-    database: &Database,
-) -> Result<usize, MigrationError> {
+async fn migrate_registered(config: &Config, database: &Database) -> Result<usize, MigrationError> {
     let server = database.server.as_deref().unwrap_or_default();
     let server = config
         .servers
@@ -167,9 +175,11 @@ pub async fn migrate(url: &SecretUrl, kind: Kind) -> Result<usize, MigrationErro
     if locked != Some(1) {
         return Err(MigrationError::Locked);
     }
-    sqlx::query(AssertSqlSafe(format!("CREATE DATABASE IF NOT EXISTS `{name}`")))
-        .execute(&mut guard)
-        .await?;
+    sqlx::query(AssertSqlSafe(format!(
+        "CREATE DATABASE IF NOT EXISTS `{name}`"
+    )))
+    .execute(&mut guard)
+    .await?;
     let outcome = apply(url, kind).await;
     // Ends the lock with it, also when this fails.
     let _ = guard.close().await;
@@ -210,11 +220,17 @@ async fn run(pool: &MySqlPool, mut migrator: Migrator) -> Result<usize, Migratio
     if before.is_some() {
         // A process that died half-way leaves its file marked as not done. Every
         // file is safe to run again, and under the lock nobody else is at it.
-        sqlx::query(AssertSqlSafe(format!("DELETE FROM {history} WHERE success = FALSE")))
-            .execute(pool)
-            .await?;
+        sqlx::query(AssertSqlSafe(format!(
+            "DELETE FROM {history} WHERE success = FALSE"
+        )))
+        .execute(pool)
+        .await?;
     }
-    let before = if before.is_some() { count(pool, &history).await? } else { None };
+    let before = if before.is_some() {
+        count(pool, &history).await?
+    } else {
+        None
+    };
     migrator.run(pool).await?;
     let after = count(pool, &history).await?;
     Ok(after.unwrap_or(0).saturating_sub(before.unwrap_or(0)))

@@ -15,7 +15,10 @@ use crate::harness::{Databases, Stack, own_folder, private_stack, program, stack
 const SOON: Duration = Duration::from_secs(30);
 
 fn signal(name: &str, pid: impl std::fmt::Display) {
-    let done = Command::new("kill").arg(format!("-{name}")).arg(pid.to_string()).status();
+    let done = Command::new("kill")
+        .arg(format!("-{name}"))
+        .arg(pid.to_string())
+        .status();
     assert!(done.expect("kill runs").success());
 }
 
@@ -27,12 +30,17 @@ async fn count(url: &str, table: &str) -> sqlx::Result<i64> {
 }
 
 async fn write_row(url: &str, table: &str) {
-    let mut connection = MySqlConnection::connect(url).await.expect("MariaDB answers");
+    let mut connection = MySqlConnection::connect(url)
+        .await
+        .expect("MariaDB answers");
     for sql in [
         format!("CREATE TABLE IF NOT EXISTS {table} (n INT NOT NULL) ENGINE=InnoDB"),
         format!("INSERT INTO {table} VALUES (1)"),
     ] {
-        sqlx::query(AssertSqlSafe(sql)).execute(&mut connection).await.expect("the row is written");
+        sqlx::query(AssertSqlSafe(sql))
+            .execute(&mut connection)
+            .await
+            .expect("the row is written");
     }
 }
 
@@ -49,10 +57,27 @@ async fn servers_have_the_settings_that_promises_rest_on() {
         .fetch_one(&mut connection)
         .await
         .unwrap();
-        assert_eq!(row, (1, "READ-COMMITTED".into(), 5.0, 3.0, 0, "127.0.0.1".into(), 400));
+        assert_eq!(
+            row,
+            (
+                1,
+                "READ-COMMITTED".into(),
+                5.0,
+                3.0,
+                0,
+                "127.0.0.1".into(),
+                400
+            )
+        );
     }
-    let mut postgres = PgConnection::connect(stack().url(ServerName::Postgres)).await.unwrap();
-    for (setting, value) in [("fsync", "on"), ("synchronous_commit", "on"), ("TimeZone", "UTC")] {
+    let mut postgres = PgConnection::connect(stack().url(ServerName::Postgres))
+        .await
+        .unwrap();
+    for (setting, value) in [
+        ("fsync", "on"),
+        ("synchronous_commit", "on"),
+        ("TimeZone", "UTC"),
+    ] {
         let found: String = sqlx::query_scalar("SELECT current_setting($1)")
             .bind(setting)
             .fetch_one(&mut postgres)
@@ -70,7 +95,9 @@ async fn the_ledger_takes_forty_clients_at_once() {
     let clients: Vec<_> = (0..40)
         .map(|_| tigerbeetle_unofficial::Client::new(cluster, &address).unwrap())
         .collect();
-    let lookups = clients.iter().map(|client| client.lookup_accounts(vec![u128::MAX - 7]));
+    let lookups = clients
+        .iter()
+        .map(|client| client.lookup_accounts(vec![u128::MAX - 7]));
     let answers = tokio::time::timeout(SOON, futures::future::join_all(lookups)).await;
     for answer in answers.expect("all forty have a session") {
         assert!(answer.unwrap().is_empty());
@@ -103,17 +130,26 @@ async fn stopped_killed_and_paused(stack: &Stack) {
     let url = stack.url(ServerName::MariadbB);
     let answers = async || {
         let ping = async { MySqlConnection::connect(url).await?.ping().await };
-        matches!(tokio::time::timeout(Duration::from_millis(500), ping).await, Ok(Ok(())))
+        matches!(
+            tokio::time::timeout(Duration::from_millis(500), ping).await,
+            Ok(Ok(()))
+        )
     };
     for order in ["stop", "kill"] {
         stack.order(format!("{order} mariadb-b")).await;
-        assert_eq!(stack.server(ServerName::MariadbB).state, ServerState::Stopped);
+        assert_eq!(
+            stack.server(ServerName::MariadbB).state,
+            ServerState::Stopped
+        );
         assert!(!answers().await, "{order} leaves it down");
         stack.order("start mariadb-b").await;
         assert!(answers().await, "start returns when it answers");
     }
     stack.order("pause mariadb-b").await;
-    assert_eq!(stack.server(ServerName::MariadbB).state, ServerState::Paused);
+    assert_eq!(
+        stack.server(ServerName::MariadbB).state,
+        ServerState::Paused
+    );
     assert!(!answers().await, "a paused server gives no answer");
     stack.order("resume mariadb-b").await;
     assert!(answers().await);
@@ -121,7 +157,11 @@ async fn stopped_killed_and_paused(stack: &Stack) {
     let postgres = stack.url(ServerName::Postgres);
     let mut open = PgConnection::connect(postgres).await.unwrap();
     stack.order("pause postgres").await;
-    assert!(tokio::time::timeout(Duration::from_millis(300), open.ping()).await.is_err());
+    assert!(
+        tokio::time::timeout(Duration::from_millis(300), open.ping())
+            .await
+            .is_err()
+    );
     stack.order("resume postgres").await;
     stack.order("pause postgres").await;
     stack.order("stop postgres").await;
@@ -129,8 +169,14 @@ async fn stopped_killed_and_paused(stack: &Stack) {
     PgConnection::connect(postgres).await.unwrap();
 
     let mut control = Control::connect(stack.dir()).unwrap();
-    assert!(matches!(control.request("stop nothing"), Err(ControlError::Refused(_))));
-    assert!(matches!(control.request("dance"), Err(ControlError::Refused(_))));
+    assert!(matches!(
+        control.request("stop nothing"),
+        Err(ControlError::Refused(_))
+    ));
+    assert!(matches!(
+        control.request("dance"),
+        Err(ControlError::Refused(_))
+    ));
 }
 
 #[tokio::test]
@@ -143,12 +189,24 @@ async fn a_stack_has_one_supervisor_and_outlives_its_death() {
     };
     let (first, hold, by) = tokio::task::spawn_blocking(start.clone()).await.unwrap();
     assert_eq!(by, StartedBy::ThisCall);
-    write_row(&format!("{}/mysql", first.url(ServerName::MariadbA)), "kept").await;
+    write_row(
+        &format!("{}/mysql", first.url(ServerName::MariadbA)),
+        "kept",
+    )
+    .await;
 
-    let second = Command::new(program()).arg("dev").arg("--dir").arg(&dir).output().unwrap();
+    let second = Command::new(program())
+        .arg("dev")
+        .arg("--dir")
+        .arg(&dir)
+        .output()
+        .unwrap();
     let said = String::from_utf8_lossy(&second.stderr).into_owned();
     assert_eq!(second.status.code(), Some(3), "{said}");
-    assert!(said.contains(&format!("pid {}", first.supervisor_pid)), "{said}");
+    assert!(
+        said.contains(&format!("pid {}", first.supervisor_pid)),
+        "{said}"
+    );
 
     // Its death leaves the servers; the next supervisor takes their place.
     signal("KILL", first.supervisor_pid);
@@ -157,7 +215,10 @@ async fn a_stack_has_one_supervisor_and_outlives_its_death() {
     assert_eq!(by, StartedBy::ThisCall);
     assert_ne!(next.supervisor_pid, first.supervisor_pid);
     for name in ServerName::ALL {
-        assert_eq!(next.servers[&name].port, first.servers[&name].port, "{name} keeps its port");
+        assert_eq!(
+            next.servers[&name].port, first.servers[&name].port,
+            "{name} keeps its port"
+        );
     }
     let url = format!("{}/mysql", next.url(ServerName::MariadbA));
     assert_eq!(count(&url, "kept").await.unwrap(), 1);
@@ -174,7 +235,8 @@ async fn a_stack_has_one_supervisor_and_outlives_its_death() {
     })
     .await;
     until("its servers end", SOON, async || {
-        pids.iter().all(|pid| !std::path::Path::new(&format!("/proc/{pid}")).exists())
+        pids.iter()
+            .all(|pid| !std::path::Path::new(&format!("/proc/{pid}")).exists())
     })
     .await;
 }
@@ -189,7 +251,10 @@ async fn a_stack_ends_in_order_on_sigterm_even_while_starting() {
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    until("the supervisor listens", SOON, async || Control::connect(&folder.dir).is_ok()).await;
+    until("the supervisor listens", SOON, async || {
+        Control::connect(&folder.dir).is_ok()
+    })
+    .await;
     signal("TERM", child.id());
     let mut status = None;
     until("the supervisor ends", SOON, async || {

@@ -1,5 +1,6 @@
 //! Databases of a test's own.
 
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use settlenet::config::{Config, SecretUrl};
@@ -23,6 +24,7 @@ pub struct Databases {
     /// On server `b`, as made by [`Databases::tenant`].
     pub tenants: Vec<String>,
     config: Config,
+    config_file: PathBuf,
 }
 
 impl Databases {
@@ -30,7 +32,9 @@ impl Databases {
     pub async fn new() -> Self {
         static SWEPT: OnceCell<()> = OnceCell::const_new();
         // Off the runtime: starting a stack takes seconds.
-        let shared = tokio::task::spawn_blocking(stack).await.expect("the stack starts");
+        let shared = tokio::task::spawn_blocking(stack)
+            .await
+            .expect("the stack starts");
         SWEPT.get_or_init(|| sweep(shared)).await;
         Self::on(shared).await
     }
@@ -42,11 +46,19 @@ impl Databases {
         let started = start_time(me).expect("this process runs");
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let prefix = format!("test_{me}_{started}_{number}_");
+        let config_file = stack.description.config.clone();
         let mut config = stack.config();
         let master = format!("{prefix}master");
         let shard = format!("{prefix}shard");
         config.master.url = config.master.url.with_database(&master);
-        let databases = Self { prefix, master, shard, tenants: Vec::new(), config };
+        let databases = Self {
+            prefix,
+            master,
+            shard,
+            tenants: Vec::new(),
+            config,
+            config_file,
+        };
         databases.create("a", &databases.master).await;
         databases.create("a", &databases.shard).await;
         databases
@@ -65,6 +77,12 @@ impl Databases {
         self.config.clone()
     }
 
+    /// The configuration file of the stack, for programs that a test starts; the
+    /// master's URL goes into `SETTLENET_MASTER__URL`.
+    pub fn config_file(&self) -> &Path {
+        &self.config_file
+    }
+
     pub fn master_url(&self) -> &SecretUrl {
         &self.config.master.url
     }
@@ -80,7 +98,9 @@ impl Databases {
 
     async fn create(&self, server: &str, name: &str) {
         let url = self.config.servers[server].url.expose();
-        let mut connection = MySqlConnection::connect(url).await.expect("MariaDB answers");
+        let mut connection = MySqlConnection::connect(url)
+            .await
+            .expect("MariaDB answers");
         sqlx::query(AssertSqlSafe(format!("CREATE DATABASE `{name}`")))
             .execute(&mut connection)
             .await
@@ -90,12 +110,18 @@ impl Databases {
 
 impl Drop for Databases {
     fn drop(&mut self) {
-        let urls: Vec<String> =
-            self.config.servers.values().map(|s| s.url.expose().to_owned()).collect();
+        let urls: Vec<String> = self
+            .config
+            .servers
+            .values()
+            .map(|s| s.url.expose().to_owned())
+            .collect();
         let prefix = std::mem::take(&mut self.prefix);
         // A runtime of its own, on its own thread: the test's may be single.
         let cleaner = std::thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build();
             runtime.expect("a runtime").block_on(async {
                 for url in urls {
                     // A server that the test has stopped keeps them for the sweep.
@@ -110,14 +136,18 @@ impl Drop for Databases {
 /// Drops what tests left that no longer run.
 async fn sweep(stack: &Stack) {
     for server in [ServerName::MariadbA, ServerName::MariadbB] {
-        drop_where(stack.url(server), is_abandoned).await.expect("MariaDB answers");
+        drop_where(stack.url(server), is_abandoned)
+            .await
+            .expect("MariaDB answers");
     }
 }
 
 async fn drop_where(url: &str, chosen: impl Fn(&str) -> bool) -> sqlx::Result<()> {
     let mut connection = MySqlConnection::connect(url).await?;
     // A connection that somebody left in a transaction must not hang the test.
-    sqlx::query("SET SESSION lock_wait_timeout = 5").execute(&mut connection).await?;
+    sqlx::query("SET SESSION lock_wait_timeout = 5")
+        .execute(&mut connection)
+        .await?;
     let names: Vec<String> = sqlx::query_scalar(
         "SELECT CAST(schema_name AS CHAR) FROM information_schema.schemata \
          WHERE schema_name LIKE 'test\\_%'",
@@ -146,5 +176,10 @@ fn is_abandoned(database: &str) -> bool {
 /// A process's start, in ticks since boot; a recycled pid has another one.
 fn start_time(pid: u32) -> Option<u64> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(19)?.parse().ok()
+    stat.rsplit_once(')')?
+        .1
+        .split_ascii_whitespace()
+        .nth(19)?
+        .parse()
+        .ok()
 }

@@ -37,7 +37,10 @@ impl Stack {
     fn start(dir: &Path) -> Self {
         let (description, hold, _) =
             start_detached(program(), dir, Some(LINGER)).expect("the stack starts");
-        Self { description, _hold: hold }
+        Self {
+            description,
+            _hold: hold,
+        }
     }
 
     pub fn dir(&self) -> &Path {
@@ -62,7 +65,11 @@ impl Stack {
 
     pub fn server(&self, name: ServerName) -> ServerStatus {
         let status = self.status();
-        status.servers.into_iter().find(|s| s.name == name).expect("all servers are listed")
+        status
+            .servers
+            .into_iter()
+            .find(|s| s.name == name)
+            .expect("all servers are listed")
     }
 
     /// Gives an order such as `stop mariadb-a`, and returns when it is carried
@@ -71,7 +78,9 @@ impl Stack {
         let (dir, line) = (self.dir().to_owned(), line.into());
         tokio::task::spawn_blocking(move || {
             let mut control = Control::connect(&dir).expect("the supervisor answers");
-            control.request(&line).unwrap_or_else(|e| panic!("{line}: {e}"));
+            control
+                .request(&line)
+                .unwrap_or_else(|e| panic!("{line}: {e}"));
         })
         .await
         .expect("the order is carried out");
@@ -112,7 +121,10 @@ impl Drop for PrivateStack {
 pub async fn private_stack() -> PrivateStack {
     tokio::task::spawn_blocking(|| {
         let lock = one_at_a_time();
-        PrivateStack { stack: Stack::start(&new_folder()), _one_at_a_time: lock }
+        PrivateStack {
+            stack: Stack::start(&new_folder()),
+            _one_at_a_time: lock,
+        }
     })
     .await
     .expect("the private stack starts")
@@ -135,7 +147,10 @@ impl Drop for OwnFolder {
 pub async fn own_folder() -> OwnFolder {
     tokio::task::spawn_blocking(|| {
         let lock = one_at_a_time();
-        OwnFolder { dir: new_folder(), _one_at_a_time: lock }
+        OwnFolder {
+            dir: new_folder(),
+            _one_at_a_time: lock,
+        }
     })
     .await
     .expect("a folder")
@@ -145,7 +160,10 @@ fn one_at_a_time() -> File {
     let lock = File::create(local().join("private.lock")).expect("a lock file");
     lock.lock().expect("the lock");
     // Under the lock, every folder there is belongs to a test that was killed.
-    for entry in std::fs::read_dir(local()).expect("a readable checkout").flatten() {
+    for entry in std::fs::read_dir(local())
+        .expect("a readable checkout")
+        .flatten()
+    {
         if entry.file_name().to_string_lossy().starts_with("private-") && entry.path().is_dir() {
             end_and_remove(&entry.path());
         }
@@ -160,10 +178,18 @@ fn new_folder() -> PathBuf {
 }
 
 fn end_and_remove(dir: &Path) {
-    let down =
-        Command::new(program()).arg("down").arg("--remove").arg("--dir").arg(dir).output();
+    let down = Command::new(program())
+        .arg("down")
+        .arg("--remove")
+        .arg("--dir")
+        .arg(dir)
+        .output();
     let down = down.expect("the program runs");
-    assert!(down.status.success(), "{}", String::from_utf8_lossy(&down.stderr));
+    assert!(
+        down.status.success(),
+        "{}",
+        String::from_utf8_lossy(&down.stderr)
+    );
 }
 
 /// Waits until `condition` holds, looking every 20 ms; panics with `what` when
