@@ -7,3 +7,4 @@ pub mod router;
 mod sql;
 
 pub use error::StoreError;
+pub mod migrate;
