@@ -197,11 +197,6 @@ impl Plan {
     }
 }
 
-/// Transfer indexes of a saga in the ledger. Post and void share one, so that the ledger itself
-/// makes them exclude each other.
-pub const HOLD_INDEX: u32 = 0;
-pub const SETTLE_INDEX: u32 = 1;
-
 /// Reserves in the book of the side that will be debited.
 #[must_use]
 pub fn accept(request: RequestId, saga_id: Uuid, account: AccountRef, amount: u64) -> Plan {

@@ -2,6 +2,7 @@
 
 pub mod book;
 mod error;
+pub mod ledger;
 pub mod master;
 pub mod router;
 mod sql;
