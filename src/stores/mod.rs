@@ -2,9 +2,10 @@
 
 pub mod book;
 mod error;
+pub mod ledger;
 pub mod master;
+pub mod migrate;
 pub mod router;
 mod sql;
 
 pub use error::StoreError;
-pub mod migrate;

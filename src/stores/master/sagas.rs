@@ -16,6 +16,7 @@ use sqlx::types::Json;
 use sqlx::{MySql, MySqlConnection, MySqlPool, QueryBuilder};
 use uuid::Uuid;
 
+use super::alerts::{self, NewAlert};
 use super::failed;
 use crate::domain::plan::{PAYLOAD_VERSION, Plan, Step};
 use crate::domain::saga::{Direction, SagaKind, SagaStatus, StepDirection, StepStatus};
@@ -288,16 +289,16 @@ pub async fn insert_undone<'a>(
 }
 
 /// What to do with a saga whose try has failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum AfterFailure {
     /// Tried again by whichever worker is first after this time.
     RetryAt(DateTime<Utc>),
-    /// Waits for an admin.
-    Stuck,
+    /// Waits for an admin, who learns of it by this alert.
+    Stuck(NewAlert),
 }
 
 /// Ends a try: the cursor says why and when next, and the lease is given up. Only the holder of
-/// the lease does this; a stale worker's word counts nothing. Gives the number of retries so far.
+/// the lease does this; a stale worker's word counts nothing. Gives whether this was the holder.
 ///
 /// # Errors
 /// The master's.
@@ -307,12 +308,12 @@ pub async fn fail(
     token: Uuid,
     counts: bool,
     error: &str,
-    after: AfterFailure,
+    after: &AfterFailure,
     now: DateTime<Utc>,
 ) -> Result<bool, StoreError> {
     let (status, available_at) = match after {
-        AfterFailure::RetryAt(at) => (StepStatus::Pending, at),
-        AfterFailure::Stuck => (StepStatus::Failed, now),
+        AfterFailure::RetryAt(at) => (StepStatus::Pending, *at),
+        AfterFailure::Stuck(_) => (StepStatus::Failed, now),
     };
     let mut tx = super::begin(master).await?;
     let done = sqlx::query(
@@ -331,7 +332,8 @@ pub async fn fail(
     .await
     .map_err(failed)?;
     let held = done.rows_affected() == 1;
-    if held && after == AfterFailure::Stuck {
+    if let (true, AfterFailure::Stuck(alert)) = (held, after) {
+        alerts::raise(&mut tx, alert, now).await?;
         sqlx::query(
             "UPDATE saga SET status = 'stuck', updated_at = ?
              WHERE saga_id = ? AND status IN ('running', 'compensating')",
@@ -375,4 +377,17 @@ pub async fn backlog(master: &MySqlPool) -> Result<(u64, Option<DateTime<Utc>>),
     .await
     .map_err(failed)?;
     Ok((u64::try_from(count).unwrap_or(0), oldest))
+}
+
+/// Why a saga goes back, as it was first recorded.
+///
+/// # Errors
+/// The master's.
+pub async fn reason(tx: &mut MySqlConnection, saga_id: Uuid) -> Result<Value, StoreError> {
+    let row: Option<(Option<Value>,)> = sqlx::query_as("SELECT reason FROM saga WHERE saga_id = ?")
+        .bind(saga_id)
+        .fetch_optional(tx)
+        .await
+        .map_err(failed)?;
+    Ok(row.and_then(|row| row.0).unwrap_or(Value::Null))
 }
