@@ -5,6 +5,7 @@
 //! layer but the domain may be handed.
 #![forbid(unsafe_code)]
 
+pub mod app;
 pub mod cli;
 pub mod config;
 pub mod domain;

@@ -2,4 +2,5 @@
 
 mod harness;
 mod migrate;
+mod network;
 mod stack;
