@@ -187,6 +187,14 @@ fn put(table: &mut BTreeMap<String, Node>, keys: &[String], leaf: Node) -> Resul
     }
 }
 
+/// Where a table comes from: where its first value does.
+fn first_place(table: &BTreeMap<String, Node>) -> Option<Place> {
+    table.values().find_map(|node| match node {
+        Node::Leaf { place, .. } => Some(place.clone()),
+        Node::Table(inner) => first_place(inner),
+    })
+}
+
 /// A file's name as its mention means it.
 fn beside(place: &Place, name: &str) -> PathBuf {
     match place {
@@ -267,9 +275,14 @@ impl<'de> Deserializer<'de> for Node {
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
         let (value, place) = match self {
             Self::Table(table) => {
-                return visitor.visit_map(Entries {
+                let place = first_place(&table);
+                let told = visitor.visit_map(Entries {
                     rest: table.into_iter(),
                     next: None,
+                });
+                return told.map_err(|fault: Fault| match place {
+                    Some(place) => fault.at(&place, "a table"),
+                    None => fault,
                 });
             }
             Self::Leaf { value, place } => (value, place),
