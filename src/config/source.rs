@@ -207,11 +207,7 @@ fn resolve_url_file(section: &str, table: &mut BTreeMap<String, Node>) -> Result
     let (name, place) = match table.remove("url_file") {
         None => return Ok(()),
         Some(Node::Leaf {
-            value: Value::Text(name),
-            place,
-        }) => (name, place),
-        Some(Node::Leaf {
-            value: Value::Toml(toml::Value::String(name)),
+            value: Value::Text(name) | Value::Toml(toml::Value::String(name)),
             place,
         }) => (name, place),
         Some(_) => {
