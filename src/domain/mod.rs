@@ -1,9 +1,11 @@
 //! The rules: pure functions and types. No I/O, no clock, no randomness: they are parameters.
 
 pub mod account;
+pub mod book;
 pub mod canonical;
 pub mod chain;
 pub mod ids;
+pub mod ledger;
 pub mod money;
 pub mod plan;
 pub mod proof;
