@@ -11,6 +11,8 @@ mod check;
 mod error;
 mod print;
 mod source;
+#[cfg(test)]
+mod tests;
 mod values;
 
 use std::collections::BTreeMap;

@@ -1,4 +1,8 @@
 //! All integration tests in one binary, on real servers.
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test that panics has failed, which is what it is for"
+)]
 
 mod harness;
 mod migrate;

@@ -1,8 +1,11 @@
 //! What tests stand on: real servers, databases of their own, and numbers that
 //! no other test draws.
 
-// Each is for tests to come as well.
-#![allow(dead_code, unused_imports)]
+#![allow(
+    dead_code,
+    unused_imports,
+    reason = "a harness offers more than the tests of one day use"
+)]
 
 mod databases;
 mod draw;
