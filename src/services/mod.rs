@@ -5,3 +5,4 @@ pub mod announce;
 pub mod lanes;
 pub mod network;
 pub mod saga;
+pub mod uploads;

@@ -8,6 +8,7 @@ pub mod obligations;
 pub mod requests;
 pub mod sagas;
 pub mod standing;
+pub mod uploads;
 
 use sqlx::{MySql, MySqlPool, Transaction};
 
