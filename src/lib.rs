@@ -6,5 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod domain;
+pub mod http;
 pub mod runtime;
+pub mod services;
 pub mod stores;

@@ -25,8 +25,8 @@ pub use active::at;
 #[cfg(debug_assertions)]
 mod active {
     use std::collections::HashMap;
-    use std::sync::atomic::{AtomicU64, Ordering};
     use std::sync::LazyLock;
+    use std::sync::atomic::{AtomicU64, Ordering};
 
     use super::Ask;
 
