@@ -1,7 +1,6 @@
 //! Whether the process lives, whether it can work, and what it measures.
 
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
 use axum::Json;
 use axum::extract::State;
@@ -66,7 +65,7 @@ async fn ready(_: Public, State(state): State<AppState>) -> Result<Json<Health>,
     if state.lifecycle.stopping().is_cancelled() {
         return Err(Problem::new(Code::NotReady).detail("The process is stopping."));
     }
-    let wait = Duration::from_millis(state.config.ready_wait_ms.into());
+    let wait = state.config.ready_wait;
     let checks = state.ready.iter().map(|check| async move {
         let up = tokio::time::timeout(wait, (check.probe)()).await == Ok(true);
         (!up).then(|| FieldError::new(&check.name, "down", "It doesn't answer."))

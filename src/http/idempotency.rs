@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::problem::{Code, Problem};
 use crate::domain::canonical::Hash;
-use crate::domain::idempotency::OperationKey;
+use crate::services::Intention;
 
 const HEADER: &str = "idempotency-key";
 /// Longest key, in characters.
@@ -22,10 +22,10 @@ pub struct IdempotencyKey {
 }
 
 impl IdempotencyKey {
-    /// The operation that `sub` intends: its key, and a fingerprint over method, path and body.
+    /// What `sub` intends: its key, and a fingerprint over method, path and body.
     /// A body leaves out what must not be guessed from a digest (`skip_serializing`).
     #[must_use]
-    pub fn operation<T: Serialize>(&self, sub: &str, body: &T) -> OperationKey {
+    pub fn intention<T: Serialize>(&self, sub: &str, body: &T) -> Intention {
         #[derive(Serialize)]
         struct Fingerprint<'a, T> {
             method: &'a str,
@@ -37,7 +37,7 @@ impl IdempotencyKey {
             path: &self.path,
             body,
         });
-        OperationKey {
+        Intention {
             client: sub.to_owned(),
             key: self.key.clone(),
             fingerprint,
@@ -179,7 +179,7 @@ mod tests {
                 method: method.into(),
                 path: path.into(),
             };
-            key.operation("US-1", &body).fingerprint
+            key.intention("US-1", &body).fingerprint
         };
         let one = of("POST", "/a", "x");
         assert_eq!(one, of("POST", "/a", "x"));

@@ -270,7 +270,7 @@ mod tests {
             "[".repeat(9000),
             "]".repeat(9000)
         );
-        assert_eq!(fault(&unknown).0, 400);
+        assert_eq!(fault(&unknown).0, 422);
         let problem = parse::<Outer>(b"{\"amount\":\"\xff\"}").unwrap_err();
         assert_eq!(problem.code(), Code::BadUtf8);
     }

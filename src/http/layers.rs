@@ -49,7 +49,7 @@ pub(super) fn around(router: Router<AppState>, state: &AppState) -> Router<AppSt
         clock: state.clock.clone(),
         entropy: state.entropy.clone(),
     };
-    let timeout = Duration::from_secs(state.config.timeout_seconds.into());
+    let timeout = state.config.timeout;
     let layers = ServiceBuilder::new()
         .layer(SetSensitiveRequestHeadersLayer::new([AUTHORIZATION]))
         .layer(from_fn(drop_odd_request_ids))

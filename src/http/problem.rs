@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use crate::runtime::BrokeOff;
-use crate::stores::StoreError;
+use crate::services::StoreError;
 
 /// All codes that a problem can have, with status and title: stable, so that programs rely on
 /// them. A new one is a line here.
@@ -276,14 +276,15 @@ const fn challenge(code: Code) -> HeaderValue {
 impl From<StoreError> for Problem {
     fn from(error: StoreError) -> Self {
         match &error {
-            StoreError::Unavailable(_) => {
-                tracing::warn!(error = %causes(&error), "a database can't be reached");
+            StoreError::Unavailable { .. } | StoreError::Moving { .. } => {
+                tracing::warn!(error = %causes(&error), "a database can't be used now");
                 Self::new(Code::Unavailable).retry_after(1)
             }
-            StoreError::Contended(_) => Self::new(Code::Contended).retry_after(1),
-            StoreError::Duplicate | StoreError::Corrupt(_) | StoreError::Refused(_) => {
-                Self::internal(&error)
-            }
+            StoreError::Busy { .. } => Self::new(Code::Contended).retry_after(1),
+            StoreError::NoBook { .. }
+            | StoreError::UnknownServer { .. }
+            | StoreError::Corrupt { .. }
+            | StoreError::Database { .. } => Self::internal(&error),
         }
     }
 }

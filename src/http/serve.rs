@@ -1,7 +1,6 @@
 use std::future::{Future, IntoFuture};
 use std::io;
 use std::net::SocketAddr;
-use std::time::Duration;
 
 use tokio::net::TcpListener;
 
@@ -9,7 +8,7 @@ use super::state::AppState;
 
 /// Serves until `stop`, then stops in order: `/readyz` says so, no connection is taken any more,
 /// answers that are under way are finished, and so is all that goes on without its caller. Each
-/// of the last two has `drain_seconds`.
+/// of the last two has the drain time.
 ///
 /// # Errors
 /// The listener's.
@@ -19,7 +18,7 @@ pub async fn serve(
     stop: impl Future<Output = ()> + Send + 'static,
 ) -> io::Result<()> {
     let lifecycle = state.lifecycle.clone();
-    let drain = Duration::from_secs(state.config.drain_seconds.into());
+    let drain = state.config.drain;
     let app = super::app(state).into_make_service_with_connect_info::<SocketAddr>();
 
     let stopping = lifecycle.stopping().clone();

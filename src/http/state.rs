@@ -1,11 +1,11 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::ops::Deref;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::extract::{ConnectInfo, FromRequestParts};
 use axum::http::HeaderMap;
 use axum::http::request::Parts;
-use serde::Deserialize;
 
 use super::health::ReadyCheck;
 use super::rate::TokenRate;
@@ -14,15 +14,14 @@ use crate::services::auth::AuthService;
 use crate::services::team::TeamService;
 
 /// Bounds of the HTTP server.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[derive(Clone, Debug)]
 pub struct HttpConfig {
     /// Largest body, in bytes; uploads have their own.
     pub body_limit: usize,
     /// How long an answer may take to begin.
-    pub timeout_seconds: u32,
+    pub timeout: Duration,
     /// How long stopping waits for what is running.
-    pub drain_seconds: u32,
+    pub drain: Duration,
     /// Origins of browsers that may call; none by default.
     pub cors_origins: Vec<String>,
     /// Proxies of ours in front, each of which adds to `x-forwarded-for`: with 0 the header is
@@ -33,20 +32,20 @@ pub struct HttpConfig {
     /// How many of them may come at once.
     pub token_rate_burst: u32,
     /// How long a readiness check may take.
-    pub ready_wait_ms: u32,
+    pub ready_wait: Duration,
 }
 
 impl Default for HttpConfig {
     fn default() -> Self {
         Self {
             body_limit: 1024 * 1024,
-            timeout_seconds: 30,
-            drain_seconds: 20,
+            timeout: Duration::from_secs(30),
+            drain: Duration::from_secs(10),
             cors_origins: Vec::new(),
             trusted_proxies: 0,
             token_rate_per_minute: 120,
             token_rate_burst: 60,
-            ready_wait_ms: 2_000,
+            ready_wait: Duration::from_secs(2),
         }
     }
 }

@@ -146,14 +146,14 @@ async fn create_user(
     key: IdempotencyKey,
     StrictJson(body): StrictJson<CreateUser>,
 ) -> Result<(StatusCode, Json<UserView>), Problem> {
-    let operation = key.operation(me.principal.sub(), &body);
+    let intention = key.intention(me.principal.sub(), &body);
     let team = state.team.clone();
     let new = NewUser {
         login: body.login,
         password: body.password,
         role: body.role,
     };
-    let work = async move { team.create_user(me.seat, new, &operation).await };
+    let work = async move { team.create_user(me.seat, new, &intention).await };
     let member = state.lifecycle.detached(work).await??;
     Ok((StatusCode::CREATED, Json(member.into())))
 }
@@ -208,7 +208,7 @@ async fn create_client(
     key: IdempotencyKey,
     StrictJson(body): StrictJson<CreateClient>,
 ) -> Result<Response, Problem> {
-    let operation = key.operation(me.principal.sub(), &body);
+    let intention = key.intention(me.principal.sub(), &body);
     let team = state.team.clone();
     let new = NewClient {
         name: body.name,
@@ -216,7 +216,7 @@ async fn create_client(
         scopes: body.scopes,
         limit_digest: body.limit_digest,
     };
-    let work = async move { team.create_client(me.seat, new, &operation).await };
+    let work = async move { team.create_client(me.seat, new, &intention).await };
     let (client, secret) = state.lifecycle.detached(work).await??;
     let created = CreatedClient {
         client: client.into(),

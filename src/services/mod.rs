@@ -1,4 +1,11 @@
-//! The operations. Each loads, lets the domain decide, and persists in one local transaction.
+//! The operations: load, decide by a pure function of the domain, persist in one local
+//! transaction.
 
+pub mod announce;
 pub mod auth;
+pub mod lanes;
+pub mod saga;
 pub mod team;
+
+pub use crate::stores::StoreError;
+pub use crate::stores::master::idempotency::Intention;

@@ -10,13 +10,13 @@ use super::auth::password::{HashError, Passwords};
 use super::auth::{hash_of, secret};
 use crate::domain::access::{PrincipalError, Role, Scope, TeamSeat, check_role, scopes_of};
 use crate::domain::canonical::Hash;
-use crate::domain::idempotency::OperationKey;
 use crate::domain::ids::{BrokerId, ClientId, UserId};
 use crate::runtime::Clock;
 use crate::stores::StoreError;
-use crate::stores::access::refresh::{self, RevokedBy};
-use crate::stores::access::{After, LoginState, api_client, user};
-use crate::stores::idempotency::{Claim, claim};
+use crate::stores::master::access::refresh::{self, RevokedBy};
+use crate::stores::master::access::{After, LoginState, api_client, user};
+use crate::stores::master::idempotency::{self, Intention, Known};
+use crate::stores::master::{self, MasterTx};
 
 /// Shortest password, in characters; NIST SP 800-63B asks for length and for nothing else.
 pub const PASSWORD_MIN: usize = 12;
@@ -100,12 +100,6 @@ pub enum TeamError {
     Store(#[from] StoreError),
 }
 
-impl From<sqlx::Error> for TeamError {
-    fn from(error: sqlx::Error) -> Self {
-        Self::Store(error.into())
-    }
-}
-
 impl From<HashError> for TeamError {
     fn from(error: HashError) -> Self {
         match error {
@@ -135,7 +129,7 @@ impl TeamService {
         }
     }
 
-    /// Adds a person. A repeat of the same operation answers with the same person.
+    /// Adds a person. A repeat of the same intention answers with the same person.
     ///
     /// # Errors
     /// What is wrong with the login, password or role; [`TeamError::LoginTaken`].
@@ -143,7 +137,7 @@ impl TeamService {
         &self,
         team: TeamSeat,
         new: NewUser,
-        operation: &OperationKey,
+        intention: &Intention,
     ) -> Result<Member, TeamError> {
         let login = check_login(&new.login)?;
         check_password(&new.password)?;
@@ -153,7 +147,7 @@ impl TeamService {
         check_role(new.role, team.broker_id, None).map_err(TeamError::Role)?;
         let password_hash = self.passwords.hash(new.password).await?;
         let now = self.clock.now();
-        let user_id = UserId::derive(&[&operation.client, &operation.key]);
+        let user_id = UserId::derive(&[&intention.client, &intention.key]);
         let row = user::User {
             user_id,
             login,
@@ -163,22 +157,15 @@ impl TeamService {
             state: LoginState::Active,
             created_at: now,
         };
-        let mut tx = self.pool.begin().await?;
-        let member = match claim(&mut tx, operation, &user_id.to_string(), now).await? {
-            Claim::New => {
-                user::insert(&mut tx, &row, now).await.map_err(taken)?;
-                row
-            }
-            Claim::Replay(subject) => {
-                let user_id = subject.parse().map_err(|_| TeamError::KeyReused)?;
-                user::by_id(&mut tx, user_id)
-                    .await?
-                    .ok_or(TeamError::NotFound)?
-            }
-            Claim::OtherRequest => return Err(TeamError::KeyReused),
+        let subject = user_id.to_string();
+        let Some(mut tx) = self.claim(intention, &subject, now).await? else {
+            let mut conn = self.pool.acquire().await.map_err(master::failed)?;
+            let row = user::by_id(&mut conn, user_id).await?;
+            return row.map(shown_user).ok_or(TeamError::NotFound);
         };
-        tx.commit().await?;
-        Ok(shown_user(member))
+        user::insert(&mut tx, &row, now).await.map_err(taken)?;
+        master::commit(tx).await?;
+        Ok(shown_user(row))
     }
 
     /// A team's people, newest first.
@@ -210,7 +197,7 @@ impl TeamService {
             return Err(TeamError::Own);
         }
         let now = self.clock.now();
-        let mut tx = self.pool.begin().await?;
+        let mut tx = master::begin(&self.pool).await?;
         if !user::set_state(&mut tx, team, user_id, LoginState::Disabled, now).await? {
             return Err(TeamError::NotFound);
         }
@@ -218,11 +205,11 @@ impl TeamService {
         let member = user::by_id(&mut tx, user_id)
             .await?
             .ok_or(TeamError::NotFound)?;
-        tx.commit().await?;
+        master::commit(tx).await?;
         Ok(shown_user(member))
     }
 
-    /// Adds a program; its secret is given this once. A repeat of the same operation answers
+    /// Adds a program; its secret is given this once. A repeat of the same intention answers
     /// with the same program and no secret, because only its digest is kept.
     ///
     /// # Errors
@@ -231,7 +218,7 @@ impl TeamService {
         &self,
         team: TeamSeat,
         new: NewClient,
-        operation: &OperationKey,
+        intention: &Intention,
     ) -> Result<(Client, Option<SecretString>), TeamError> {
         let name = check_name(&new.name)?;
         check_role(new.role, team.broker_id, new.limit_digest).map_err(TeamError::Role)?;
@@ -243,7 +230,7 @@ impl TeamService {
         }
         let client_secret = secret::random_token("sns_").map_err(|_| TeamError::Randomness)?;
         let now = self.clock.now();
-        let client_id = ClientId::derive(&[&operation.client, &operation.key]);
+        let client_id = ClientId::derive(&[&intention.client, &intention.key]);
         let row = api_client::ApiClient {
             client_id,
             name,
@@ -255,21 +242,16 @@ impl TeamService {
             state: LoginState::Active,
             created_at: now,
         };
-        let mut tx = self.pool.begin().await?;
-        let made = match claim(&mut tx, operation, &client_id.to_string(), now).await? {
-            Claim::New => {
-                api_client::insert(&mut tx, &row, now).await?;
-                (row, Some(client_secret))
-            }
-            Claim::Replay(subject) => {
-                let client_id = subject.parse().map_err(|_| TeamError::KeyReused)?;
-                let row = api_client::by_id(&mut tx, client_id).await?;
-                (row.ok_or(TeamError::NotFound)?, None)
-            }
-            Claim::OtherRequest => return Err(TeamError::KeyReused),
+        let subject = client_id.to_string();
+        let Some(mut tx) = self.claim(intention, &subject, now).await? else {
+            let mut conn = self.pool.acquire().await.map_err(master::failed)?;
+            let row = api_client::by_id(&mut conn, client_id).await?;
+            let row = row.ok_or(TeamError::NotFound)?;
+            return Ok((shown_client(row), None));
         };
-        tx.commit().await?;
-        Ok((shown_client(made.0), made.1))
+        api_client::insert(&mut tx, &row, now).await?;
+        master::commit(tx).await?;
+        Ok((shown_client(row), Some(client_secret)))
     }
 
     /// A team's programs, newest first.
@@ -300,22 +282,44 @@ impl TeamService {
             return Err(TeamError::Own);
         }
         let now = self.clock.now();
-        let mut tx = self.pool.begin().await?;
+        let mut tx = master::begin(&self.pool).await?;
         if !api_client::set_state(&mut tx, team, client_id, LoginState::Disabled, now).await? {
             return Err(TeamError::NotFound);
         }
         let row = api_client::by_id(&mut tx, client_id).await?;
         let row = row.ok_or(TeamError::NotFound)?;
-        tx.commit().await?;
+        master::commit(tx).await?;
         Ok(shown_client(row))
+    }
+
+    /// Takes the intention's key for `subject`, in a transaction for the caller to go on in;
+    /// none where the same intention has made it before.
+    async fn claim(
+        &self,
+        intention: &Intention,
+        subject: &str,
+        now: DateTime<Utc>,
+    ) -> Result<Option<MasterTx>, TeamError> {
+        let mut tx = master::begin(&self.pool).await?;
+        match idempotency::insert(&mut tx, intention, subject, now).await {
+            Ok(()) => return Ok(Some(tx)),
+            Err(error) if error.is_duplicate() => {}
+            Err(error) => return Err(error.into()),
+        }
+        drop(tx);
+        match idempotency::find(&self.pool, intention).await? {
+            Some(Known::Same { subject: made }) if made == subject => Ok(None),
+            Some(Known::Same { .. } | Known::Other) | None => Err(TeamError::KeyReused),
+        }
     }
 }
 
 /// The key itself and the id derived from it were claimed first, so a duplicate is the login.
 fn taken(error: StoreError) -> TeamError {
-    match error {
-        StoreError::Duplicate => TeamError::LoginTaken,
-        other => TeamError::Store(other),
+    if error.is_duplicate() {
+        TeamError::LoginTaken
+    } else {
+        TeamError::Store(error)
     }
 }
 

@@ -1,45 +1,110 @@
-/// What goes wrong between us and a database.
+/// What can go wrong between us and a database.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// Nobody answers, or not in time: trying again may help.
-    #[error("the database can't be reached")]
-    Unavailable(#[source] sqlx::Error),
-    /// A row with this unique key is there already.
-    #[error("there is such a row already")]
-    Duplicate,
-    /// Another transaction holds what this one needs: trying again may help.
-    #[error("another transaction was in the way")]
-    Contended(#[source] sqlx::Error),
-    /// A stored value that no code of ours writes.
-    #[error("{0} in the database is not what it should be")]
-    Corrupt(&'static str),
-    #[error("the database refused")]
-    Refused(#[source] sqlx::Error),
+    /// The database can't be reached now; whether a commit under way took effect is unknown.
+    #[error("{database} is not available: {source}")]
+    Unavailable {
+        database: String,
+        #[source]
+        source: sqlx::Error,
+    },
+    /// A deadlock or a lock wait that ran out: nothing was done, and a retry may do it.
+    #[error("{database} is busy: {source}")]
+    Busy {
+        database: String,
+        #[source]
+        source: sqlx::Error,
+    },
+    /// The book's fence says that the broker's data is moving or has moved: ask the router again.
+    #[error("the book of broker {broker} is moving")]
+    Moving { broker: u64 },
+    #[error("broker {broker} has no book")]
+    NoBook { broker: u64 },
+    /// The configuration lacks a server that the registry names.
+    #[error("server {server} of the registry is not in the configuration (servers.{server}.url)")]
+    UnknownServer { server: String },
+    /// A row holds what this program can't have written.
+    #[error("{table}: {what}")]
+    Corrupt { table: &'static str, what: String },
+    #[error("{database}: {source}")]
+    Database {
+        database: String,
+        #[source]
+        source: sqlx::Error,
+    },
 }
 
-/// Lock wait timeout and deadlock.
-const CONTENDED: [u16; 2] = [1205, 1213];
+/// MySQL's error numbers for a deadlock and for a lock wait that ran out.
+const DEADLOCK: u16 = 1213;
+const LOCK_WAIT: u16 = 1205;
 
-impl From<sqlx::Error> for StoreError {
-    fn from(error: sqlx::Error) -> Self {
-        match &error {
+impl StoreError {
+    #[must_use]
+    pub fn from_sqlx(database: &str, source: sqlx::Error) -> Self {
+        let database = database.to_owned();
+        match &source {
             sqlx::Error::Io(_)
             | sqlx::Error::Tls(_)
+            | sqlx::Error::Protocol(_)
             | sqlx::Error::PoolTimedOut
             | sqlx::Error::PoolClosed
-            | sqlx::Error::WorkerCrashed => Self::Unavailable(error),
-            sqlx::Error::Database(refusal) if refusal.is_unique_violation() => Self::Duplicate,
-            sqlx::Error::Database(refusal) => {
-                let number = refusal
+            | sqlx::Error::WorkerCrashed => Self::Unavailable { database, source },
+            sqlx::Error::Database(error) => {
+                let number = error
                     .try_downcast_ref::<sqlx::mysql::MySqlDatabaseError>()
                     .map(sqlx::mysql::MySqlDatabaseError::number);
-                if number.is_some_and(|number| CONTENDED.contains(&number)) {
-                    Self::Contended(error)
-                } else {
-                    Self::Refused(error)
+                match number {
+                    Some(DEADLOCK | LOCK_WAIT) => Self::Busy { database, source },
+                    // Server shutting down, too many connections, killed connection.
+                    Some(1040 | 1053 | 1927 | 1077 | 4031) => {
+                        Self::Unavailable { database, source }
+                    }
+                    _ => Self::Database { database, source },
                 }
             }
-            _ => Self::Refused(error),
+            _ => Self::Database { database, source },
         }
+    }
+
+    /// Whether a unique key was already there.
+    #[must_use]
+    pub fn is_duplicate(&self) -> bool {
+        match self {
+            Self::Database { source, .. } => source
+                .as_database_error()
+                .is_some_and(sqlx::error::DatabaseError::is_unique_violation),
+            Self::Unavailable { .. }
+            | Self::Busy { .. }
+            | Self::Moving { .. }
+            | Self::NoBook { .. }
+            | Self::UnknownServer { .. }
+            | Self::Corrupt { .. } => false,
+        }
+    }
+
+    /// Whether the same call may succeed in a moment.
+    #[must_use]
+    pub const fn is_transient(&self) -> bool {
+        match self {
+            Self::Unavailable { .. } | Self::Busy { .. } | Self::Moving { .. } => true,
+            Self::NoBook { .. }
+            | Self::UnknownServer { .. }
+            | Self::Corrupt { .. }
+            | Self::Database { .. } => false,
+        }
+    }
+
+    /// Whether a server is away, which says nothing about the work.
+    #[must_use]
+    pub const fn is_unavailable(&self) -> bool {
+        matches!(self, Self::Unavailable { .. })
+    }
+}
+
+/// A value that a store finds in a row and can't read.
+pub(super) fn corrupt(table: &'static str, what: impl std::fmt::Display) -> StoreError {
+    StoreError::Corrupt {
+        table,
+        what: what.to_string(),
     }
 }

@@ -1,7 +1,11 @@
 //! The databases and the ledger. Each store owns its tables; its types don't leak upwards.
 
-pub mod access;
+pub mod book;
 mod error;
-pub mod idempotency;
+pub mod ledger;
+pub mod master;
+pub mod migrate;
+pub mod router;
+mod sql;
 
 pub use error::StoreError;

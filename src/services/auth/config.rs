@@ -1,7 +1,6 @@
 use std::path::PathBuf;
 
 use chrono::Duration;
-use serde::Deserialize;
 
 use crate::domain::access::Role;
 use crate::domain::throttle::ThrottlePolicy;
@@ -10,25 +9,24 @@ use crate::domain::throttle::ThrottlePolicy;
 pub const ACCESS_TTL_MAX: Duration = Duration::minutes(15);
 
 /// How tokens are made and checked.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[derive(Clone, Debug)]
 pub struct AuthConfig {
     /// `iss` of our tokens.
     pub issuer: String,
     /// `aud` of the tokens that we take, whoever made them.
     pub audience: String,
-    /// Folder of the private signing keys: Ed25519, PKCS#8, one `*.pem` each.
-    pub keys_dir: PathBuf,
-    /// Life of an access token, 60 to 900.
-    pub access_ttl_seconds: u32,
+    /// The private signing key (Ed25519, PKCS#8 PEM), or a folder of them (`*.pem`).
+    pub signing_keys: PathBuf,
+    /// Life of an access token; never more than [`ACCESS_TTL_MAX`].
+    pub access_ttl: Duration,
     /// Life of a refresh token that isn't used.
-    pub refresh_ttl_seconds: u32,
+    pub refresh_ttl: Duration,
     /// How long a log-in can be refreshed at all.
-    pub login_ttl_seconds: u32,
+    pub login_ttl: Duration,
     /// How far clocks of issuer and verifier may be apart.
-    pub leeway_seconds: u32,
+    pub leeway: Duration,
     /// How long a further key is published before it signs.
-    pub key_lead_seconds: u32,
+    pub key_lead: Duration,
     /// Attempts per login that cost nothing, in 15 minutes.
     pub login_attempts: u32,
     /// Attempts per address that cost nothing, in 15 minutes.
@@ -36,29 +34,25 @@ pub struct AuthConfig {
     /// Passwords hashed at the same time; each takes 19 MiB and a core for some 20 ms.
     pub parallel_hashes: u32,
     /// How long a log-in waits for its turn to be hashed.
-    pub hash_wait_ms: u32,
+    pub hash_wait: std::time::Duration,
     /// An issuer besides ourselves.
     pub outside: Option<OutsideConfig>,
 }
 
 /// An issuer elsewhere whose tokens are taken. It is trusted to say which broker and role a
 /// caller has, within `roles`.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug)]
 pub struct OutsideConfig {
-    /// `iss` of its tokens; not our own.
+    /// `iss` of its tokens.
     pub issuer: String,
     /// Its key set (RFC 7517): an `http(s)://` address or a file.
     pub jwks: String,
     /// Roles that it may give.
-    #[serde(default = "outside_roles")]
     pub roles: Vec<Role>,
     /// Longest life of its tokens.
-    #[serde(default = "outside_ttl")]
-    pub max_ttl_seconds: u32,
-    /// How long a fetched key set is used without asking again.
-    #[serde(default = "outside_refresh")]
-    pub refresh_seconds: u32,
+    pub max_ttl: Duration,
+    /// How long a key set that was read is used without asking again.
+    pub refresh: Duration,
 }
 
 impl Default for AuthConfig {
@@ -66,66 +60,22 @@ impl Default for AuthConfig {
         Self {
             issuer: "settlenet".into(),
             audience: "settlenet".into(),
-            keys_dir: "keys".into(),
-            access_ttl_seconds: 900,
-            refresh_ttl_seconds: 7 * 86_400,
-            login_ttl_seconds: 30 * 86_400,
-            leeway_seconds: 30,
-            key_lead_seconds: 300,
+            signing_keys: "keys".into(),
+            access_ttl: ACCESS_TTL_MAX,
+            refresh_ttl: Duration::days(7),
+            login_ttl: Duration::days(30),
+            leeway: Duration::seconds(30),
+            key_lead: Duration::minutes(5),
             login_attempts: 10,
             address_attempts: 100,
             parallel_hashes: 2,
-            hash_wait_ms: 5_000,
+            hash_wait: std::time::Duration::from_secs(5),
             outside: None,
         }
     }
 }
 
-fn outside_roles() -> Vec<Role> {
-    vec![Role::BrokerAdmin, Role::BrokerOperator, Role::BrokerViewer]
-}
-
-const fn outside_ttl() -> u32 {
-    900
-}
-
-const fn outside_refresh() -> u32 {
-    600
-}
-
 impl AuthConfig {
-    /// What is wrong with the values, if anything: the key and what is allowed.
-    #[must_use]
-    pub fn fault(&self) -> Option<(&'static str, &'static str)> {
-        if self.issuer.is_empty() {
-            return Some(("issuer", "a name"));
-        }
-        if self.audience.is_empty() {
-            return Some(("audience", "a name"));
-        }
-        if !(60..=900).contains(&self.access_ttl_seconds) {
-            return Some(("access_ttl_seconds", "60 to 900"));
-        }
-        if self.leeway_seconds > 120 {
-            return Some(("leeway_seconds", "0 to 120"));
-        }
-        if self.parallel_hashes == 0 {
-            return Some(("parallel_hashes", "1 or more"));
-        }
-        if self
-            .outside
-            .as_ref()
-            .is_some_and(|outside| outside.issuer == self.issuer)
-        {
-            return Some(("outside.issuer", "another issuer than our own"));
-        }
-        None
-    }
-
-    pub(super) fn access_ttl(&self) -> Duration {
-        seconds(self.access_ttl_seconds).min(ACCESS_TTL_MAX)
-    }
-
     pub(super) fn login_policy(&self) -> ThrottlePolicy {
         ThrottlePolicy {
             free_attempts: self.login_attempts,
@@ -141,8 +91,4 @@ impl AuthConfig {
             ..self.login_policy()
         }
     }
-}
-
-pub(super) fn seconds(count: u32) -> Duration {
-    Duration::seconds(i64::from(count))
 }

@@ -29,12 +29,6 @@ pub enum AuthError {
     Store(#[from] StoreError),
 }
 
-impl From<sqlx::Error> for AuthError {
-    fn from(error: sqlx::Error) -> Self {
-        Self::Store(error.into())
-    }
-}
-
 impl From<HashError> for AuthError {
     fn from(error: HashError) -> Self {
         match error {

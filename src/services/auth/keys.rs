@@ -24,13 +24,13 @@ use sqlx::MySqlPool;
 
 use super::secret::random_bytes;
 use crate::stores::StoreError;
-use crate::stores::access::signing_key;
+use crate::stores::master::access::signing_key;
 
 /// What is wrong with the key files.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyError {
-    #[error("the folder of signing keys {path} can't be used")]
-    Folder {
+    #[error("the signing key {path} can't be used")]
+    File {
         path: PathBuf,
         #[source]
         source: std::io::Error,
@@ -72,7 +72,6 @@ struct Known {
 #[derive(Default)]
 struct Ring {
     known: HashMap<String, Known>,
-    read_at: Option<DateTime<Utc>>,
 }
 
 /// The keys that this process signs with and verifies by.
@@ -80,11 +79,12 @@ pub struct Keys {
     pool: MySqlPool,
     private: Vec<PrivateKey>,
     ring: RwLock<Arc<Ring>>,
-    reading: tokio::sync::Mutex<()>,
+    /// When an unknown key last made us look.
+    asked_at: tokio::sync::Mutex<Option<DateTime<Utc>>>,
 }
 
 /// An unknown key makes us look into the master, at most this often.
-const LOOK_AGAIN: Duration = Duration::seconds(1);
+const ASK_AGAIN: Duration = Duration::seconds(1);
 
 impl Keys {
     /// Reads the key files and makes their public halves known.
@@ -93,11 +93,11 @@ impl Keys {
     /// No usable key file, or no database.
     pub async fn open(
         pool: MySqlPool,
-        folder: &Path,
+        files: &Path,
         lead: Duration,
         now: DateTime<Utc>,
     ) -> Result<Self, KeyError> {
-        let files = read_folder(folder)?;
+        let files = read_files(files)?;
         let live = signing_key::verifying(&pool, now).await?;
         let first = live.iter().all(|key| key.verifies_until.is_some());
         let signs_from = if first { now } else { now + lead };
@@ -115,7 +115,7 @@ impl Keys {
             pool,
             private,
             ring: RwLock::default(),
-            reading: tokio::sync::Mutex::new(()),
+            asked_at: tokio::sync::Mutex::new(None),
         };
         keys.reload(now).await?;
         Ok(keys)
@@ -131,8 +131,11 @@ impl Keys {
             .into_iter()
             .map(|key| {
                 let x = URL_SAFE_NO_PAD.encode(key.public_key);
-                let decoding = DecodingKey::from_ed_components(&x)
-                    .map_err(|_| StoreError::Corrupt("a signing key"))?;
+                let decoding =
+                    DecodingKey::from_ed_components(&x).map_err(|_| StoreError::Corrupt {
+                        table: "signing_key",
+                        what: "a public key that is none".into(),
+                    })?;
                 let known = Known {
                     jwk: jwk(key.kid.clone(), x),
                     decoding,
@@ -142,10 +145,7 @@ impl Keys {
                 Ok((key.kid, known))
             })
             .collect::<Result<_, StoreError>>()?;
-        let ring = Ring {
-            known,
-            read_at: Some(now),
-        };
+        let ring = Ring { known };
         *self.ring.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(ring);
         Ok(())
     }
@@ -177,13 +177,13 @@ impl Keys {
         if let Some(found) = self.find(kid, now) {
             return found;
         }
-        let _reading = self.reading.lock().await;
-        let due = self
-            .ring()
-            .read_at
-            .is_none_or(|at| now - at >= LOOK_AGAIN || now < at);
-        if due && let Err(error) = self.reload(now).await {
-            tracing::warn!(%error, "signing keys could not be read again");
+        let mut asked_at = self.asked_at.lock().await;
+        let due = asked_at.is_none_or(|at| now - at >= ASK_AGAIN || now < at);
+        if due {
+            *asked_at = Some(now);
+            if let Err(error) = self.reload(now).await {
+                tracing::warn!(%error, "signing keys could not be read again");
+            }
         }
         self.find(kid, now).flatten()
     }
@@ -239,10 +239,7 @@ impl Keys {
 /// # Errors
 /// The folder can't be written, or there is no randomness.
 pub fn generate(folder: &Path) -> Result<String, KeyError> {
-    let failed = |source| KeyError::Folder {
-        path: folder.to_owned(),
-        source,
-    };
+    let failed = |source| unusable(folder, source);
     let seed = random_bytes::<32>().map_err(|_| KeyError::Randomness)?;
     let key = SigningKey::from_bytes(&seed);
     let kid = thumbprint(&key.verifying_key().to_bytes());
@@ -263,27 +260,38 @@ pub fn generate(folder: &Path) -> Result<String, KeyError> {
     Ok(kid)
 }
 
-fn read_folder(folder: &Path) -> Result<Vec<SigningKey>, KeyError> {
-    let failed = |source| KeyError::Folder {
-        path: folder.to_owned(),
-        source,
-    };
+/// The key of a file, or those of a folder.
+fn read_files(path: &Path) -> Result<Vec<SigningKey>, KeyError> {
+    if !path.is_dir() {
+        return Ok(vec![read_file(path)?]);
+    }
     let mut keys = Vec::new();
-    for entry in fs::read_dir(folder).map_err(failed)? {
-        let path = entry.map_err(failed)?.path();
-        if path.extension().is_none_or(|extension| extension != "pem") {
-            continue;
+    let failed = |source| unusable(path, source);
+    for entry in fs::read_dir(path).map_err(failed)? {
+        let file = entry.map_err(failed)?.path();
+        if file.extension().is_some_and(|extension| extension == "pem") {
+            keys.push(read_file(&file)?);
         }
-        let pem = fs::read_to_string(&path).map_err(failed)?;
-        let key = SigningKey::from_pkcs8_pem(&pem).map_err(|_| KeyError::NotAKey { path })?;
-        keys.push(key);
     }
     if keys.is_empty() {
-        return Err(KeyError::None {
-            path: folder.to_owned(),
-        });
+        let path = path.to_owned();
+        return Err(KeyError::None { path });
     }
     Ok(keys)
+}
+
+fn read_file(path: &Path) -> Result<SigningKey, KeyError> {
+    let pem = fs::read_to_string(path).map_err(|source| unusable(path, source))?;
+    SigningKey::from_pkcs8_pem(&pem).map_err(|_| KeyError::NotAKey {
+        path: path.to_owned(),
+    })
+}
+
+fn unusable(path: &Path, source: std::io::Error) -> KeyError {
+    KeyError::File {
+        path: path.to_owned(),
+        source,
+    }
 }
 
 /// PKCS#8 version 1, without the public half: the form that the token library takes.

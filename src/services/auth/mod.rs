@@ -22,7 +22,6 @@ use uuid::Uuid;
 pub use config::{ACCESS_TTL_MAX, AuthConfig, OutsideConfig};
 pub use error::{AuthError, TokenError};
 
-use self::config::seconds;
 use self::keys::{KeyError, Keys, PublicJwk};
 use self::outside::Outside;
 use self::password::{HashError, Passwords};
@@ -33,17 +32,13 @@ use crate::domain::canonical::Hash;
 use crate::domain::ids::{BrokerId, ClientId};
 use crate::runtime::{Clock, Entropy};
 use crate::stores::StoreError;
-use crate::stores::access::refresh::{self, Family, RevokedBy};
-use crate::stores::access::{LoginState, api_client, user};
+use crate::stores::master;
+use crate::stores::master::access::refresh::{self, Family, RevokedBy};
+use crate::stores::master::access::{LoginState, api_client, user};
 
 /// Why the service can't start.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    #[error("auth.{key} must be {allowed}")]
-    Config {
-        key: &'static str,
-        allowed: &'static str,
-    },
     #[error(transparent)]
     Keys(#[from] KeyError),
     #[error("the outside issuer can't be asked")]
@@ -92,21 +87,17 @@ struct Inner {
 
 impl AuthService {
     /// # Errors
-    /// A value of the configuration that isn't allowed, no usable signing key, no database.
+    /// No usable signing key, no database.
     pub async fn open(
         config: AuthConfig,
         pool: MySqlPool,
         clock: Clock,
         entropy: Entropy,
     ) -> Result<Self, OpenError> {
-        if let Some((key, allowed)) = config.fault() {
-            return Err(OpenError::Config { key, allowed });
-        }
-        let lead = seconds(config.key_lead_seconds);
-        let keys = Keys::open(pool.clone(), &config.keys_dir, lead, clock.now()).await?;
+        let files = &config.signing_keys;
+        let keys = Keys::open(pool.clone(), files, config.key_lead, clock.now()).await?;
         let outside = config.outside.clone().map(Outside::new).transpose()?;
-        let wait = std::time::Duration::from_millis(config.hash_wait_ms.into());
-        let passwords = Passwords::new(config.parallel_hashes, wait)?;
+        let passwords = Passwords::new(config.parallel_hashes, config.hash_wait)?;
         let throttle = Throttle::new(pool.clone(), &config);
         Ok(Self(Arc::new(Inner {
             config,
@@ -149,13 +140,13 @@ impl AuthService {
             family: inner.entropy.uuid(now),
             user_id: user.user_id,
             scopes: narrowed(user.role, scopes)?,
-            expires_at: now + seconds(inner.config.login_ttl_seconds),
+            expires_at: now + inner.config.login_ttl,
             revoked: false,
         };
-        let mut tx = inner.pool.begin().await?;
+        let mut tx = master::begin(&inner.pool).await?;
         refresh::insert_family(&mut tx, &family, now).await?;
         let refresh_token = inner.issue_refresh(&mut tx, &family, now).await?;
-        tx.commit().await?;
+        master::commit(tx).await?;
         inner.grant(
             holder_of_user(&user, family.scopes),
             Some(refresh_token),
@@ -177,7 +168,7 @@ impl AuthService {
     ) -> Result<Granted, AuthError> {
         let inner = &*self.0;
         let now = inner.clock.now();
-        let mut conn = inner.pool.acquire().await?;
+        let mut conn = inner.pool.acquire().await.map_err(master::failed)?;
         let found = match client_id {
             Some(client_id) => api_client::by_id(&mut conn, client_id).await?,
             None => None,
@@ -212,7 +203,7 @@ impl AuthService {
         let inner = &*self.0;
         let now = inner.clock.now();
         let given = hash_of(refresh_token);
-        let mut tx = inner.pool.begin().await?;
+        let mut tx = master::begin(&inner.pool).await?;
         let (family, token) = refresh::lock(&mut tx, given)
             .await?
             .ok_or(AuthError::Credentials)?;
@@ -221,7 +212,7 @@ impl AuthService {
         }
         if token.rotated {
             refresh::revoke_family(&mut tx, family.family, RevokedBy::Reuse, now).await?;
-            tx.commit().await?;
+            master::commit(tx).await?;
             tracing::warn!(family = %family.family, user = %family.user_id, "a refresh token was used twice");
             return Err(AuthError::Credentials);
         }
@@ -231,7 +222,7 @@ impl AuthService {
             .ok_or(AuthError::Credentials)?;
         refresh::mark_rotated(&mut tx, given, now).await?;
         let next = inner.issue_refresh(&mut tx, &family, now).await?;
-        tx.commit().await?;
+        master::commit(tx).await?;
         let allowed = scopes_of(user.role);
         let scopes = family.scopes.intersection(&allowed).copied().collect();
         inner.grant(holder_of_user(&user, scopes), Some(next), now)
@@ -245,11 +236,11 @@ impl AuthService {
     pub async fn revoke(&self, refresh_token: &SecretString) -> Result<(), AuthError> {
         let inner = &*self.0;
         let now = inner.clock.now();
-        let mut tx = inner.pool.begin().await?;
+        let mut tx = master::begin(&inner.pool).await?;
         if let Some((family, _)) = refresh::lock(&mut tx, hash_of(refresh_token)).await? {
             refresh::revoke_family(&mut tx, family.family, RevokedBy::Logout, now).await?;
         }
-        tx.commit().await?;
+        master::commit(tx).await?;
         Ok(())
     }
 
@@ -262,7 +253,7 @@ impl AuthService {
         let now = inner.clock.now();
         let header = token::header(token)?;
         let kid = header.kid.as_deref().ok_or(TokenError::UnknownKey)?;
-        let leeway = seconds(inner.config.leeway_seconds);
+        let leeway = inner.config.leeway;
         let audience = &inner.config.audience;
         let Some(key) = inner.keys.verifier(kid, now).await else {
             let outside = inner.outside.as_ref().ok_or(TokenError::UnknownKey)?;
@@ -307,7 +298,7 @@ impl AuthService {
         let until = if leaked {
             now
         } else {
-            now + ACCESS_TTL_MAX + seconds(self.0.config.leeway_seconds)
+            now + ACCESS_TTL_MAX + self.0.config.leeway
         };
         self.0.keys.retire(kid, until, now).await
     }
@@ -319,9 +310,9 @@ impl AuthService {
     pub async fn purge(&self, limit: u32) -> Result<u64, AuthError> {
         let inner = &*self.0;
         let now = inner.clock.now();
-        let mut tx = inner.pool.begin().await?;
+        let mut tx = master::begin(&inner.pool).await?;
         let families = refresh::purge(&mut tx, now, limit).await?;
-        tx.commit().await?;
+        master::commit(tx).await?;
         Ok(families + inner.throttle.purge(now, limit).await?)
     }
 
@@ -340,7 +331,7 @@ impl Inner {
         now: DateTime<Utc>,
     ) -> Result<SecretString, AuthError> {
         let token = secret::random_token("snr_").map_err(|_| AuthError::Randomness)?;
-        let expires_at = (now + seconds(self.config.refresh_ttl_seconds)).min(family.expires_at);
+        let expires_at = (now + self.config.refresh_ttl).min(family.expires_at);
         refresh::insert_token(conn, hash_of(&token), family.family, now, expires_at).await?;
         Ok(token)
     }
@@ -355,7 +346,7 @@ impl Inner {
         let mut header = Header::new(Algorithm::EdDSA);
         header.kid = Some(kid.to_owned());
         header.typ = Some(token::TYPE.to_owned());
-        let expires_in = self.config.access_ttl();
+        let expires_in = self.config.access_ttl.min(ACCESS_TTL_MAX);
         let iat = now.timestamp();
         let signed = Signed {
             claims: Claims {

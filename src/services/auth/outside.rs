@@ -6,7 +6,7 @@ use chrono::{DateTime, Duration, Utc};
 use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, Jwk, JwkSet};
 use jsonwebtoken::{Algorithm, DecodingKey};
 
-use super::config::{OutsideConfig, seconds};
+use super::config::OutsideConfig;
 use super::error::TokenError;
 use super::token::{self, Rule};
 use crate::domain::access::Principal;
@@ -75,7 +75,7 @@ impl Outside {
             issuer: &self.config.issuer,
             audience,
             algorithm,
-            max_ttl: seconds(self.config.max_ttl_seconds),
+            max_ttl: self.config.max_ttl,
             leeway,
         };
         let claims = token::verify(token, &key, &rule, now)?;
@@ -91,7 +91,7 @@ impl Outside {
         let found = cached.keys.find(kid).cloned();
         let age = cached.tried_at.map(|at| now - at);
         let fresh_for = match found {
-            Some(_) => seconds(self.config.refresh_seconds),
+            Some(_) => self.config.refresh,
             None => ASK_AGAIN,
         };
         if age.is_some_and(|age| age >= Duration::zero() && age < fresh_for) {

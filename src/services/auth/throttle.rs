@@ -8,7 +8,8 @@ use super::error::AuthError;
 use crate::domain::canonical::Hash;
 use crate::domain::throttle::{ThrottlePolicy, charge};
 use crate::stores::StoreError;
-use crate::stores::access::throttle as store;
+use crate::stores::master;
+use crate::stores::master::access::throttle as store;
 
 /// Log-in attempts, counted in the master for all processes together.
 pub(super) struct Throttle {
@@ -49,13 +50,13 @@ impl Throttle {
         policy: ThrottlePolicy,
         now: DateTime<Utc>,
     ) -> Result<(), AuthError> {
-        let mut tx = self.pool.begin().await?;
+        let mut tx = master::begin(&self.pool).await?;
         let record = store::lock(&mut tx, subject, now).await?;
         let record = charge(Some(record), now, policy).map_err(|blocked| AuthError::Throttled {
             wait: blocked.until - now,
         })?;
         store::save(&mut tx, subject, record, now).await?;
-        tx.commit().await?;
+        master::commit(tx).await?;
         Ok(())
     }
 

@@ -9,7 +9,7 @@ use jsonwebtoken::{Algorithm, DecodingKey, Header, Validation, decode, decode_he
 use serde::{Deserialize, Serialize};
 
 use super::error::TokenError;
-use crate::domain::access::{Principal, Role};
+use crate::domain::access::{Principal, Role, Scope};
 use crate::domain::canonical::Hash;
 use crate::domain::ids::BrokerId;
 
@@ -129,7 +129,7 @@ pub(super) fn principal(claims: Claims, sub: String) -> Result<Principal, TokenE
     let scopes = claims
         .scopes
         .iter()
-        .filter_map(|scope| scope.parse().ok())
+        .filter_map(|scope| Scope::parse(scope))
         .collect();
     Principal::new(
         sub,

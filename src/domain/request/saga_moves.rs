@@ -1,0 +1,100 @@
+//! The transitions that only a saga makes, on the request that it owns. None has a business
+//! condition left to fail.
+
+use chrono::{DateTime, Utc};
+use serde_json::{Value, json};
+
+use super::change::event;
+use super::{Change, Request, RequestStatus};
+use crate::domain::canonical::Hash;
+use crate::domain::ids::BrokerId;
+use crate::domain::request_event::EventKind;
+
+/// An entry that a saga has booked, as the completion records it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Booked {
+    pub book: BrokerId,
+    pub seq: u64,
+    pub tx_hash: Hash,
+}
+
+impl Request {
+    /// The confirm saga has done its work: both books' hashes go into the event, so that neither
+    /// broker can drop its side.
+    #[must_use]
+    pub fn completed(&self, booked: &[Booked], now: DateTime<Utc>) -> Change {
+        let entries: Vec<Value> = booked
+            .iter()
+            .map(|entry| {
+                json!({
+                    "book": entry.book.to_string(),
+                    "seq": entry.seq.to_string(),
+                    "tx_hash": entry.tx_hash,
+                })
+            })
+            .collect();
+        let facts = [
+            ("saga", self.saga_fact()),
+            ("entries", Value::Array(entries)),
+        ];
+        let mut request = self.released_by_saga(RequestStatus::Completed, now);
+        request.reservation_saga_id = None;
+        request.closed_at = Some(now);
+        change(request, EventKind::Completed, &facts)
+    }
+
+    /// The confirm saga was refused and has undone what it did: sent again, to be confirmed again
+    /// or disputed.
+    #[must_use]
+    pub fn confirm_failed(&self, reason: &Value, now: DateTime<Utc>) -> Change {
+        let facts = [("saga", self.saga_fact()), ("reason", reason.clone())];
+        let request = self.released_by_saga(RequestStatus::Sent, now);
+        change(request, EventKind::ConfirmFailed, &facts)
+    }
+
+    /// The accept saga has reserved what will be debited.
+    #[must_use]
+    pub fn accept_settled(&self, now: DateTime<Utc>) -> Change {
+        let facts = [("saga", self.saga_fact())];
+        let mut request = self.released_by_saga(RequestStatus::Accepted, now);
+        request.reservation_saga_id = self.saga_id;
+        request.accepted_at = Some(now);
+        change(request, EventKind::Accepted, &facts)
+    }
+
+    /// A reservation was refused: pending again, open to others where it was a broadcast.
+    #[must_use]
+    pub fn accept_failed(&self, reason: &Value, now: DateTime<Utc>) -> Change {
+        let facts = [("saga", self.saga_fact()), ("reason", reason.clone())];
+        let mut request = self.released_by_saga(RequestStatus::Pending, now);
+        if request.broadcast {
+            request.target = None;
+        }
+        request.counterparty_account = None;
+        change(request, EventKind::AcceptFailed, &facts)
+    }
+
+    fn released_by_saga(&self, status: RequestStatus, now: DateTime<Utc>) -> Request {
+        Request {
+            status,
+            saga_id: None,
+            proposal: None,
+            version: self.version + 1,
+            updated_at: now,
+            ..self.clone()
+        }
+    }
+
+    fn saga_fact(&self) -> Value {
+        self.saga_id
+            .map_or(Value::Null, |id| Value::String(id.to_string()))
+    }
+}
+
+fn change(request: Request, kind: EventKind, facts: &[(&str, Value)]) -> Change {
+    Change {
+        request,
+        event: event(kind, None, facts),
+        plan: None,
+    }
+}

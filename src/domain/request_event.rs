@@ -1,0 +1,132 @@
+//! The event chain of one request: every transition, hashed over the one before.
+
+use chrono::{DateTime, Utc};
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use super::canonical::{self, Hash};
+use super::ids::{BrokerId, RequestId};
+use super::words::words;
+
+/// The version of the event's format that this program writes.
+pub const FORMAT: u16 = 1;
+
+words!(
+    /// What happened to a request.
+    EventKind {
+        Created = "created",
+        /// One broker has won the right to accept; reservations are being made.
+        Accepting = "accepting",
+        Accepted = "accepted",
+        /// A reservation was refused: pending again.
+        AcceptFailed = "accept_failed",
+        Rejected = "rejected",
+        /// One side asks the other to cancel.
+        CancelProposed = "cancel_proposed",
+        Cancelled = "cancelled",
+        /// One side asks the other to go back from sent to accepted.
+        ResendProposed = "resend_proposed",
+        ResendAgreed = "resend_agreed",
+        Sent = "sent",
+        /// The receiver says that less has arrived than was agreed.
+        ReceivedClaimed = "received_claimed",
+        /// Confirmed: the saga runs.
+        Confirmed = "confirmed",
+        Completed = "completed",
+        /// The saga went back: sent again.
+        ConfirmFailed = "confirm_failed",
+        Expired = "expired",
+        Disputed = "disputed",
+    }
+);
+
+/// An event as a decision makes it, before it has its place in the chain.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EventDraft {
+    pub kind: EventKind,
+    /// The broker whose act it is; `None`: the network's own.
+    pub actor_broker: Option<BrokerId>,
+    /// Facts, hashed. Amounts are strings of minor units.
+    pub payload: Map<String, Value>,
+    /// Free text and personal data: beside the chain, their digest in it.
+    pub private: Option<Value>,
+}
+
+/// An event in its place.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Event {
+    pub request: RequestId,
+    /// From 1, without gaps.
+    pub seq: u32,
+    pub kind: EventKind,
+    pub actor_broker: Option<BrokerId>,
+    /// The subject of the token that asked for it, or the worker's name.
+    pub actor: String,
+    pub at: DateTime<Utc>,
+    pub payload: Value,
+    pub private: Option<Value>,
+    pub prev_hash: Hash,
+}
+
+impl Event {
+    /// Gives a draft its place after the event with hash `prev_hash`.
+    #[must_use]
+    pub fn seal(
+        draft: EventDraft,
+        request: RequestId,
+        seq: u32,
+        prev_hash: Hash,
+        actor: &str,
+        at: DateTime<Utc>,
+    ) -> Self {
+        let mut payload = draft.payload;
+        if let Some(private) = &draft.private {
+            let digest = Hash::of_json(private).to_hex();
+            payload.insert("private_digest".to_owned(), Value::String(digest));
+        }
+        Self {
+            request,
+            seq,
+            kind: draft.kind,
+            actor_broker: draft.actor_broker,
+            actor: actor.to_owned(),
+            at,
+            payload: Value::Object(payload),
+            private: draft.private,
+            prev_hash,
+        }
+    }
+
+    #[must_use]
+    pub fn hash(&self) -> Hash {
+        #[derive(Serialize)]
+        struct Canonical<'a> {
+            actor: &'a str,
+            actor_broker: Option<String>,
+            at: String,
+            kind: &'static str,
+            payload: &'a Value,
+            prev_hash: Hash,
+            request: String,
+            seq: String,
+            v: u16,
+        }
+        Hash::of_json(&Canonical {
+            actor: &self.actor,
+            actor_broker: self.actor_broker.map(|id| id.to_string()),
+            at: canonical::time(self.at),
+            kind: self.kind.as_str(),
+            payload: &self.payload,
+            prev_hash: self.prev_hash,
+            request: self.request.to_string(),
+            seq: self.seq.to_string(),
+            v: FORMAT,
+        })
+    }
+}
+
+/// What the first event of a request has as its previous hash.
+#[must_use]
+pub fn genesis(request: RequestId) -> Hash {
+    Hash::of_bytes(format!("settlenet:request:v1:{request}").as_bytes())
+}

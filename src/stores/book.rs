@@ -1,0 +1,63 @@
+//! The tables of a book. Everything goes through a scope of the router.
+
+mod append;
+mod read;
+mod rows;
+
+pub use append::append;
+pub use read::{
+    AccountRow, ReservationRow, account, accounts, entries_after, head, reservations_held,
+    step_outcomes, transactions,
+};
+pub use rows::StoredEntry;
+
+use chrono::{DateTime, Utc};
+
+use super::StoreError;
+use super::router::{BookSql, BookTx, DatabaseKey, Router};
+use crate::domain::chain::genesis;
+use crate::domain::ids::BrokerId;
+
+/// Opens an empty book for a broker in a database, with its fence at `epoch`. Running it again
+/// changes nothing.
+///
+/// # Errors
+/// The database's.
+pub async fn create(
+    router: &Router,
+    database: &DatabaseKey,
+    broker: BrokerId,
+    epoch: u64,
+    now: DateTime<Utc>,
+) -> Result<(), StoreError> {
+    let pool = router.database(database)?;
+    let failed = |error| StoreError::from_sqlx(&database.server, error);
+    let mut tx = pool.begin().await.map_err(failed)?;
+    sqlx::query("INSERT IGNORE INTO chain_head (broker_id, seq, tx_hash) VALUES (?, 0, ?)")
+        .bind(broker)
+        .bind(genesis(broker).0.to_vec())
+        .execute(&mut *tx)
+        .await
+        .map_err(failed)?;
+    sqlx::query("INSERT IGNORE INTO book_fence (broker_id, state, epoch, created_at) VALUES (?, 'open', ?, ?)")
+        .bind(broker)
+        .bind(epoch)
+        .bind(now)
+        .execute(&mut *tx)
+        .await
+        .map_err(failed)?;
+    tx.commit().await.map_err(failed)
+}
+
+const HEAD_FOR_UPDATE: BookSql = BookSql::new(
+    "SELECT seq, tx_hash, feed_position FROM chain_head WHERE broker_id = ? FOR UPDATE",
+);
+
+/// The chain's head, locked: nobody else writes in the book until the transaction ends.
+async fn lock_head(tx: &mut BookTx<'_>) -> Result<rows::HeadRow, StoreError> {
+    let query = tx.sql(HEAD_FOR_UPDATE);
+    let broker = tx.broker();
+    tx.fetch_optional(query)
+        .await?
+        .ok_or(StoreError::NoBook { broker })
+}

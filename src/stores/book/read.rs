@@ -1,0 +1,171 @@
+use sqlx::FromRow;
+use uuid::Uuid;
+
+use super::rows::{
+    AccountColumns, EntryRow, ReservationColumns, StoredEntry, account_columns, entry_columns,
+    hash, reservation_columns,
+};
+use crate::domain::book::{AccountState, Reservation};
+use crate::domain::canonical::Hash;
+use crate::domain::ids::AccountId;
+use crate::stores::StoreError;
+use crate::stores::error::corrupt;
+use crate::stores::router::{BookRead, BookSql};
+
+/// An account with its id.
+pub type AccountRow = (AccountId, AccountState);
+
+/// A reservation with the saga and leg that made it.
+pub type ReservationRow = ((Uuid, u16), Reservation);
+
+const HEAD: BookSql =
+    BookSql::new("SELECT seq, tx_hash, feed_position FROM chain_head WHERE broker_id = ?");
+const AFTER: BookSql = BookSql::new(concat!(
+    "SELECT ",
+    entry_columns!(),
+    " FROM transaction WHERE broker_id = ? AND seq > ? ORDER BY seq LIMIT ?"
+));
+const NEWEST: BookSql = BookSql::new(concat!(
+    "SELECT ",
+    entry_columns!(),
+    " FROM transaction WHERE broker_id = ? AND seq < ? ORDER BY seq DESC LIMIT ?"
+));
+const NEWEST_OF_ACCOUNT: BookSql = BookSql::new(concat!(
+    "SELECT ",
+    entry_columns!(),
+    " FROM transaction WHERE broker_id = ? AND account_id = ? AND seq < ? ORDER BY seq DESC LIMIT ?"
+));
+const ACCOUNTS: BookSql = BookSql::new(concat!(
+    "SELECT ",
+    account_columns!(),
+    " FROM account WHERE broker_id = ? AND account_id > ? ORDER BY account_id LIMIT ?"
+));
+const ACCOUNT: BookSql = BookSql::new(concat!(
+    "SELECT ",
+    account_columns!(),
+    " FROM account WHERE broker_id = ? AND account_id = ?"
+));
+const HELD: BookSql = BookSql::new(concat!(
+    "SELECT ",
+    reservation_columns!(),
+    " FROM reservation WHERE broker_id = ? AND state = 'held' ORDER BY saga_id, leg"
+));
+
+const OUTCOMES: BookSql = BookSql::new(
+    "SELECT direction, outcome, reason, created_at FROM saga_step
+     WHERE broker_id = ? AND saga_id = ? AND step = ? ORDER BY direction",
+);
+
+/// An outcome as it is shown.
+#[derive(Clone, Debug, PartialEq, FromRow, serde::Serialize)]
+pub struct StepOutcomeRow {
+    pub direction: String,
+    pub outcome: String,
+    pub reason: Option<serde_json::Value>,
+    pub created_at: chrono::DateTime<chrono::Utc>,
+}
+
+/// The chain's last seq and hash; seq 0 and the genesis hash for an empty chain.
+///
+/// # Errors
+/// The database's.
+pub async fn head(book: &mut BookRead<'_>) -> Result<(u64, Hash), StoreError> {
+    #[derive(FromRow)]
+    struct Head {
+        seq: u64,
+        tx_hash: Vec<u8>,
+    }
+    let query = book.sql(HEAD);
+    let broker = book.broker();
+    let row: Head = book
+        .fetch_optional(query)
+        .await?
+        .ok_or(StoreError::NoBook { broker })?;
+    let hash = hash(&row.tx_hash).ok_or_else(|| corrupt("chain_head", "tx_hash"))?;
+    Ok((row.seq, hash))
+}
+
+/// Entries after a seq, in order: for whoever walks the chain.
+///
+/// # Errors
+/// The database's, or an entry that can't be read.
+pub async fn entries_after(
+    book: &mut BookRead<'_>,
+    seq: u64,
+    limit: u32,
+) -> Result<Vec<StoredEntry>, StoreError> {
+    let query = book.sql(AFTER).bind(seq).bind(limit);
+    read_entries(book.fetch_all(query).await?)
+}
+
+/// Entries before a seq, newest first, of one account or of all.
+///
+/// # Errors
+/// The database's, or an entry that can't be read.
+pub async fn transactions(
+    book: &mut BookRead<'_>,
+    account: Option<AccountId>,
+    before: u64,
+    limit: u32,
+) -> Result<Vec<StoredEntry>, StoreError> {
+    let query = match account {
+        Some(account) => book.sql(NEWEST_OF_ACCOUNT).bind(account.bits()),
+        None => book.sql(NEWEST),
+    };
+    read_entries(book.fetch_all(query.bind(before).bind(limit)).await?)
+}
+
+/// Accounts after an id, in the order of ids.
+///
+/// # Errors
+/// The database's, or an account that can't be read.
+pub async fn accounts(
+    book: &mut BookRead<'_>,
+    after: Option<AccountId>,
+    limit: u32,
+) -> Result<Vec<AccountRow>, StoreError> {
+    let broker = book.broker();
+    let after = after.map_or(0, AccountId::bits);
+    let query = book.sql(ACCOUNTS).bind(after).bind(limit);
+    let rows: Vec<AccountColumns> = book.fetch_all(query).await?;
+    rows.into_iter().map(|row| row.read(broker)).collect()
+}
+
+/// # Errors
+/// The database's, or an account that can't be read.
+pub async fn account(
+    book: &mut BookRead<'_>,
+    id: AccountId,
+) -> Result<Option<AccountRow>, StoreError> {
+    let broker = book.broker();
+    let query = book.sql(ACCOUNT).bind(id.bits());
+    let row: Option<AccountColumns> = book.fetch_optional(query).await?;
+    row.map(|row| row.read(broker)).transpose()
+}
+
+/// All reservations that are held.
+///
+/// # Errors
+/// The database's, or a reservation that can't be read.
+pub async fn reservations_held(book: &mut BookRead<'_>) -> Result<Vec<ReservationRow>, StoreError> {
+    let query = book.sql(HELD);
+    let rows: Vec<ReservationColumns> = book.fetch_all(query).await?;
+    rows.into_iter().map(ReservationColumns::read).collect()
+}
+
+/// What a saga's step has left in the book: an outcome for the step, another for its undoing.
+///
+/// # Errors
+/// The database's.
+pub async fn step_outcomes(
+    book: &mut BookRead<'_>,
+    saga_id: Uuid,
+    step: u16,
+) -> Result<Vec<StepOutcomeRow>, StoreError> {
+    let query = book.sql(OUTCOMES).bind(saga_id).bind(step);
+    book.fetch_all(query).await
+}
+
+fn read_entries(rows: Vec<EntryRow>) -> Result<Vec<StoredEntry>, StoreError> {
+    rows.into_iter().map(EntryRow::read).collect()
+}

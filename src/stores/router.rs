@@ -1,0 +1,143 @@
+//! The tenancy router: where a broker's book is, and the only way to it.
+//!
+//! A [`BookScope`] carries the broker and the connection; every statement run through it has the
+//! broker bound as its first value (see [`BookSql`]), so a query that forgets the broker does not
+//! compile, and a connection to a book can't be had otherwise.
+
+mod pools;
+mod scope;
+mod statement;
+
+pub use pools::{DatabaseKey, PoolLimits, PoolUse, ServerUrl};
+pub use scope::{BookRead, BookScope, BookTx, Fence};
+pub use statement::{BookQuery, BookSql};
+
+use std::collections::HashMap;
+use std::sync::{PoisonError, RwLock};
+
+use sqlx::MySqlPool;
+
+use super::StoreError;
+use super::error::corrupt;
+use crate::domain::ids::BrokerId;
+
+/// Where one broker's book is, as the master says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Route {
+    pub broker: BrokerId,
+    pub database: DatabaseKey,
+    /// Must equal the epoch of the book's fence.
+    pub epoch: u64,
+}
+
+/// Maps brokers to books and hands out scopes. One per process.
+pub struct Router {
+    master: MySqlPool,
+    pools: pools::Pools,
+    routes: RwLock<HashMap<BrokerId, Route>>,
+    most_routes: usize,
+}
+
+/// Routes are small; beyond this many the memory of them starts anew.
+const MOST_ROUTES: usize = 100_000;
+
+impl Router {
+    #[must_use]
+    pub fn new(master: MySqlPool, servers: Vec<ServerUrl>, limits: PoolLimits) -> Self {
+        Self {
+            master,
+            pools: pools::Pools::new(servers, limits),
+            routes: RwLock::default(),
+            most_routes: MOST_ROUTES,
+        }
+    }
+
+    /// The scope of a broker's book.
+    ///
+    /// # Errors
+    /// A broker without a book, a server that the configuration lacks, the master or the book's
+    /// server being away.
+    pub async fn book(&self, broker: BrokerId) -> Result<BookScope, StoreError> {
+        let route = match self.remembered(broker) {
+            Some(route) => route,
+            None => self.look_up(broker).await?,
+        };
+        let pool = self.pools.get(&route.database)?;
+        Ok(BookScope::new(route, pool))
+    }
+
+    /// Forgets where a broker's book is, after a fence said that it moved.
+    pub fn forget(&self, broker: BrokerId) {
+        self.write_routes().remove(&broker);
+    }
+
+    /// The use of every open pool, for metrics.
+    #[must_use]
+    pub fn pool_use(&self) -> Vec<PoolUse> {
+        self.pools.in_use()
+    }
+
+    /// A pool of any database of the registry: for provisioning and migrations, which work on
+    /// whole databases and not on a book.
+    pub(crate) fn database(&self, key: &DatabaseKey) -> Result<MySqlPool, StoreError> {
+        Ok(self.pools.get(key)?.pool)
+    }
+
+    /// The URL of a server of the configuration.
+    pub(crate) fn server_url(&self, server: &str) -> Result<String, StoreError> {
+        self.pools.server_url(server)
+    }
+
+    fn remembered(&self, broker: BrokerId) -> Option<Route> {
+        self.routes
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(&broker)
+            .cloned()
+    }
+
+    fn write_routes(&self) -> std::sync::RwLockWriteGuard<'_, HashMap<BrokerId, Route>> {
+        self.routes.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn look_up(&self, broker: BrokerId) -> Result<Route, StoreError> {
+        let row: Option<(
+            String,
+            Option<String>,
+            Option<String>,
+            Option<String>,
+            Option<String>,
+            u64,
+        )> = sqlx::query_as(
+            "SELECT b.broker_mode, b.server_name, b.database_name,
+                        s.server_name, s.database_name, b.route_epoch
+                 FROM broker b LEFT JOIN shared_shard s ON s.shard_id = b.shared_shard_id
+                 WHERE b.broker_id = ?",
+        )
+        .bind(broker)
+        .fetch_optional(&self.master)
+        .await
+        .map_err(|error| StoreError::from_sqlx("master", error))?;
+        let Some((mode, own_server, own_database, shard_server, shard_database, epoch)) = row
+        else {
+            return Err(StoreError::NoBook { broker });
+        };
+        let place = match mode.as_str() {
+            "FULL" => own_server.zip(own_database),
+            "SOLO" => shard_server.zip(shard_database),
+            other => return Err(corrupt("broker", format!("broker_mode {other}"))),
+        };
+        let (server, database) = place.ok_or(StoreError::NoBook { broker })?;
+        let route = Route {
+            broker,
+            database: DatabaseKey { server, database },
+            epoch,
+        };
+        let mut routes = self.write_routes();
+        if routes.len() >= self.most_routes {
+            routes.clear();
+        }
+        routes.insert(broker, route.clone());
+        Ok(route)
+    }
+}
