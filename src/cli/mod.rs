@@ -5,6 +5,8 @@ mod dev;
 mod down;
 mod logging;
 mod migrate;
+mod serve;
+pub mod settings;
 mod worker;
 
 use std::path::PathBuf;
@@ -42,6 +44,7 @@ enum Command {
     Down(down::Args),
     Config(config::Args),
     Migrate(migrate::Args),
+    Serve(serve::Args),
     Worker(worker::Args),
 }
 
@@ -94,6 +97,7 @@ pub fn main() -> ExitCode {
             Command::Down(args) => down::run(&args).await,
             Command::Config(args) => config::run(&args),
             Command::Migrate(args) => migrate::run(&args).await,
+            Command::Serve(args) => serve::run(args).await,
             Command::Worker(args) => worker::run(args).await,
         }
     });

@@ -1,5 +1,6 @@
 //! The master database: the network's own tables.
 
+pub mod access;
 pub mod alerts;
 pub mod currencies;
 pub mod feed;

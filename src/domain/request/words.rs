@@ -11,7 +11,13 @@ impl Request {
     /// decimals.
     #[must_use]
     pub fn terms_in_words(&self, exponent: u8) -> Vec<String> {
-        let money = |minor: u64| format!("{} {}", format_minor(i128::from(minor), exponent), self.currency);
+        let money = |minor: u64| {
+            format!(
+                "{} {}",
+                format_minor(i128::from(minor), exponent),
+                self.currency
+            )
+        };
         let amount = self.settled_amount();
         let sender = self.sender();
         let mut words = Vec::new();
