@@ -39,7 +39,7 @@ impl Config {
             return Err(wrong(
                 "servers",
                 "none".into(),
-                "at least one server".into(),
+                "at least one server, as [servers.NAME] with its url".into(),
             ));
         }
         for (name, server) in &self.servers {

@@ -337,6 +337,7 @@ impl Config {
         tree.overlay(environment)?;
         tree.resolve_secret_files()?;
         tree.resolve_paths();
+        tree.add_required_sections();
         let config: Self = tree.deserialize()?;
         config.check()?;
         Ok(config)

@@ -182,7 +182,7 @@ fn what_is_missing_is_named_with_its_variable() {
     assert!(said.starts_with("master.url is missing"), "{said}");
     assert!(said.contains("SETTLENET_MASTER__URL"), "{said}");
     let without = Config::from_sources(None, []).unwrap_err().to_string();
-    assert!(without.starts_with("master is missing"), "{without}");
+    assert!(without.starts_with("master.url is missing"), "{without}");
 }
 
 #[test]

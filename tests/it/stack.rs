@@ -282,7 +282,10 @@ async fn a_server_that_keeps_dying_is_given_up_until_it_is_started() {
     let given_up = stack.server(name);
     assert_eq!(given_up.state, ServerState::Failed);
     assert!(given_up.problem.unwrap().contains("gave up"));
-    assert_eq!(stack.server(ServerName::MariadbA).state, ServerState::Running);
+    assert_eq!(
+        stack.server(ServerName::MariadbA).state,
+        ServerState::Running
+    );
     stack.order("start mariadb-b").await;
     assert_eq!(stack.server(name).state, ServerState::Running);
 }
