@@ -6,4 +6,5 @@
 
 mod harness;
 mod migrate;
+mod network;
 mod stack;

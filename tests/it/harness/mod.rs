@@ -10,7 +10,9 @@
 mod databases;
 mod draw;
 mod servers;
+mod world;
 
 pub use databases::Databases;
 pub use draw::{broker_ids, ledger};
 pub use servers::{PrivateStack, Stack, own_folder, private_stack, program, stack, until};
+pub use world::{World, proof, start};
