@@ -134,6 +134,7 @@ impl Config {
         within("saga.concurrency", saga.concurrency, 1..=10_000)?;
         within("saga.claim_batch", saga.claim_batch, 1..=10_000)?;
         within("saga.append_batch", saga.append_batch, 1..=10_000)?;
+        within("saga.finish_batch", saga.finish_batch, 1..=10_000)?;
 
         Ok(())
     }

@@ -25,7 +25,6 @@ use serde::{Deserialize, Serialize};
 use crate::domain::terms::DefaultTerms;
 
 pub use error::ConfigError;
-
 pub use values::{ClusterId, Millis, Seconds, SecretUrl};
 
 /// The file that is read when no other is named, if it is there.
