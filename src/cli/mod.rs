@@ -128,3 +128,31 @@ async fn until_asked_to_end() -> std::io::Result<()> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    /// The release is written where a constant cannot reach; they must agree.
+    #[test]
+    fn one_release_of_the_ledger_is_named_everywhere() {
+        let release = crate::TIGERBEETLE_RELEASE;
+        assert!(VERSION.contains(release));
+        let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+        for (file, line) in [
+            ("scripts/setup.sh", format!("tb_version={release}\n")),
+            ("docker-compose.yml", format!("tigerbeetle:{release}\n")),
+            ("Cargo.lock", format!("+{release}\"\n")),
+        ] {
+            let text = std::fs::read_to_string(root.join(file)).unwrap();
+            assert!(text.contains(&line), "{file} names {release}");
+        }
+    }
+}

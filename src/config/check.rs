@@ -52,7 +52,7 @@ impl Config {
             return Err(wrong(
                 "servers",
                 "none".into(),
-                "at least one server".into(),
+                "at least one server, as [servers.NAME] with its url".into(),
             ));
         }
         for (name, server) in &self.servers {
@@ -152,6 +152,7 @@ impl Config {
         within("saga.concurrency", saga.concurrency, 1..=10_000)?;
         within("saga.claim_batch", saga.claim_batch, 1..=10_000)?;
         within("saga.append_batch", saga.append_batch, 1..=10_000)?;
+        within("saga.finish_batch", saga.finish_batch, 1..=10_000)?;
 
         Ok(())
     }

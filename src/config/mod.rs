@@ -26,7 +26,6 @@ use crate::domain::access::Role;
 use crate::domain::terms::DefaultTerms;
 
 pub use error::ConfigError;
-
 pub use values::{ClusterId, Millis, Seconds, SecretUrl};
 
 /// The file that is read when no other is named, if it is there.
@@ -380,6 +379,7 @@ impl Config {
         tree.overlay(environment)?;
         tree.resolve_secret_files()?;
         tree.resolve_paths();
+        tree.add_required_sections();
         let config: Self = tree.deserialize()?;
         config.check()?;
         Ok(config)
