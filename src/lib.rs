@@ -5,6 +5,13 @@
 //! layer but the domain may be handed.
 #![forbid(unsafe_code)]
 
+pub mod cli;
+pub mod config;
 pub mod domain;
 pub mod runtime;
+pub mod services;
+pub mod stack;
 pub mod stores;
+
+/// The one `TigerBeetle` release that the client library speaks.
+pub const TIGERBEETLE_RELEASE: &str = "0.16.78";

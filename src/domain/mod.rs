@@ -5,6 +5,7 @@ pub mod book;
 pub mod canonical;
 pub mod chain;
 pub mod ids;
+pub mod ledger;
 pub mod money;
 pub mod plan;
 pub mod proof;

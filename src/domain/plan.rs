@@ -117,6 +117,25 @@ impl Action {
         }
     }
 
+    /// The step's name in logs, metrics and failpoints.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Claim => "claim",
+            Self::OpenObligation(_) => "obligation",
+            Self::Hold(_) => "hold",
+            Self::Book { entries, .. } => match entries.first().map(|entry| entry.side) {
+                Some(Side::Debit) | None => "debit",
+                Some(Side::Credit) => "credit",
+            },
+            Self::Reserve { .. } => "reserve",
+            Self::Release { .. } => "release",
+            Self::Post(_) => "post",
+            Self::Decide => "decide",
+            Self::Finish => "finish",
+        }
+    }
+
     /// Whether the step's effect is in the transaction that records the saga.
     #[must_use]
     pub const fn rides(&self) -> bool {
@@ -196,11 +215,6 @@ impl Plan {
             .unwrap_or(last)
     }
 }
-
-/// Transfer indexes of a saga in the ledger. Post and void share one, so that the ledger itself
-/// makes them exclude each other.
-pub const HOLD_INDEX: u32 = 0;
-pub const SETTLE_INDEX: u32 = 1;
 
 /// Reserves in the book of the side that will be debited.
 #[must_use]

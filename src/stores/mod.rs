@@ -2,7 +2,9 @@
 
 pub mod book;
 mod error;
+pub mod ledger;
 pub mod master;
+pub mod migrate;
 pub mod router;
 mod sql;
 

@@ -1,0 +1,110 @@
+//! The command line: one file per subcommand.
+
+mod config;
+mod dev;
+mod down;
+mod migrate;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Exit codes that every subcommand keeps to; clap itself ends with 2 for a
+/// command line that it does not understand.
+const EXIT_CODES: &str = "\
+Exit codes: 0 done; 1 failed, the reason on standard error; 2 the command line \
+or the configuration is wrong; 3 another process is in the way.";
+
+const VERSION: &str = concat!(
+    env!("CARGO_PKG_VERSION"),
+    " (commit ",
+    env!("SETTLENET_COMMIT"),
+    ", speaks TigerBeetle 0.16.78)"
+);
+
+/// A server for a network of brokers that settle with each other.
+///
+/// New here? `settlenet dev` runs every server that is needed on this machine
+/// and writes a configuration for it.
+#[derive(Debug, Parser)]
+#[command(name = "settlenet", version = VERSION, after_help = EXIT_CODES)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Dev(dev::Args),
+    Down(down::Args),
+    Config(config::Args),
+    Migrate(migrate::Args),
+}
+
+/// The configuration file, for the subcommands that need one.
+#[derive(Debug, clap::Args)]
+struct ConfigFile {
+    /// Configuration file [default: settlenet.toml in this folder, if it is there]
+    #[arg(long, value_name = "FILE", env = "SETTLENET_CONFIG")]
+    config: Option<PathBuf>,
+}
+
+impl ConfigFile {
+    fn load(&self) -> Result<crate::config::Config, Failure> {
+        crate::config::Config::load(self.config.as_deref()).map_err(|error| Failure {
+            code: ExitCode::from(2),
+            error: error.into(),
+        })
+    }
+}
+
+/// Why a subcommand failed, and how the process ends for it.
+#[derive(Debug)]
+struct Failure {
+    code: ExitCode,
+    error: anyhow::Error,
+}
+
+impl<E: Into<anyhow::Error>> From<E> for Failure {
+    fn from(error: E) -> Self {
+        Self {
+            code: ExitCode::FAILURE,
+            error: error.into(),
+        }
+    }
+}
+
+/// Runs the program on this process's own arguments.
+pub fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let runtime = match tokio::runtime::Runtime::new() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            eprintln!("settlenet: no threads to run on: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let outcome = runtime.block_on(async {
+        match cli.command {
+            Command::Dev(args) => dev::run(args).await,
+            Command::Down(args) => down::run(&args).await,
+            Command::Config(args) => config::run(&args),
+            Command::Migrate(args) => migrate::run(&args).await,
+        }
+    });
+    match outcome {
+        Ok(code) => code,
+        Err(failure) => {
+            // With all its causes, in one line.
+            eprintln!("settlenet: {:#}", failure.error);
+            failure.code
+        }
+    }
+}
+
+/// Prints a document to standard output; a reader that has gone is no failure.
+fn print(document: &str) {
+    use std::io::Write as _;
+    let _ = writeln!(std::io::stdout(), "{}", document.trim_end());
+}

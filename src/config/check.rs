@@ -1,0 +1,191 @@
+//! Bounds, each in one line.
+
+use std::fmt::Display;
+use std::ops::RangeInclusive;
+
+use super::{Config, ConfigError, SecretUrl};
+
+const KIB: usize = 1024;
+const MIB: usize = 1024 * KIB;
+const DAY: u64 = 24 * 3600;
+
+impl Config {
+    pub(super) fn check(&self) -> Result<(), ConfigError> {
+        let http = &self.http;
+        within(
+            "http.body_limit_bytes",
+            http.body_limit_bytes,
+            KIB..=64 * MIB,
+        )?;
+        within(
+            "http.upload_limit_bytes",
+            http.upload_limit_bytes,
+            KIB..=1024 * MIB,
+        )?;
+        within("http.confirm_wait_ms", http.confirm_wait_ms.0, 0..=60_000)?;
+        within(
+            "http.shutdown_grace_ms",
+            http.shutdown_grace_ms.0,
+            0..=600_000,
+        )?;
+
+        database("master.url", &self.master.url, "mysql", true)?;
+        within(
+            "master.max_connections",
+            self.master.max_connections,
+            1..=10_000,
+        )?;
+        if self.servers.is_empty() {
+            return Err(wrong(
+                "servers",
+                "none".into(),
+                "at least one server".into(),
+            ));
+        }
+        for (name, server) in &self.servers {
+            database(&format!("servers.{name}.url"), &server.url, "mysql", false)?;
+            let key = format!("servers.{name}.max_connections");
+            within(&key, server.max_connections, 1..=10_000)?;
+        }
+        let pools = &self.pools;
+        within("pools.max_pools", pools.max_pools, 1..=100_000)?;
+        within(
+            "pools.per_pool_connections",
+            pools.per_pool_connections,
+            1..=1_000,
+        )?;
+        within(
+            "pools.acquire_timeout_ms",
+            pools.acquire_timeout_ms.0,
+            50..=60_000,
+        )?;
+
+        database("postgres.url", &self.postgres.url, "postgres", true)?;
+        within(
+            "postgres.max_connections",
+            self.postgres.max_connections,
+            1..=10_000,
+        )?;
+
+        let replicas = self.tigerbeetle.addresses.len();
+        if !(1..=6).contains(&replicas) {
+            return Err(wrong(
+                "tigerbeetle.addresses",
+                format!("{replicas} addresses"),
+                "1 to 6, one per replica".into(),
+            ));
+        }
+        within(
+            "tigerbeetle.timeout_ms",
+            self.tigerbeetle.timeout_ms.0,
+            100..=120_000,
+        )?;
+
+        let auth = &self.auth;
+        text("auth.issuer", &auth.issuer)?;
+        text("auth.audience", &auth.audience)?;
+        within("auth.access_ttl_s", auth.access_ttl_s.0, 10..=900)?;
+        within("auth.refresh_ttl_s", auth.refresh_ttl_s.0, 60..=365 * DAY)?;
+        if let Some(url) = &auth.jwks_url
+            && !(url.expose().starts_with("https://") || url.expose().starts_with("http://"))
+        {
+            return Err(wrong(
+                "auth.jwks_url",
+                url.to_string(),
+                "an http or https URL".into(),
+            ));
+        }
+
+        let saga = &self.saga;
+        within("saga.lease_ms", saga.lease_ms.0, 500..=600_000)?;
+        within("saga.max_retries", saga.max_retries, 0..=1_000)?;
+        within("saga.backoff_base_ms", saga.backoff_base_ms.0, 1..=60_000)?;
+        within(
+            "saga.backoff_max_ms",
+            saga.backoff_max_ms.0,
+            saga.backoff_base_ms.0..=3_600_000,
+        )?;
+        within("saga.poll_ms", saga.poll_ms.0, 10..=60_000)?;
+        within("saga.concurrency", saga.concurrency, 1..=10_000)?;
+        within("saga.claim_batch", saga.claim_batch, 1..=10_000)?;
+        within("saga.append_batch", saga.append_batch, 1..=10_000)?;
+
+        within(
+            "network.confirm_by_s",
+            self.network.confirm_by_s.0,
+            60..=365 * DAY,
+        )?;
+        if let Err(error) = self.log.level.parse::<tracing_subscriber::EnvFilter>() {
+            return Err(wrong(
+                "log.level",
+                format!("{:?}", self.log.level),
+                format!("error, warn, info, debug, trace, or directives ({error})"),
+            ));
+        }
+        Ok(())
+    }
+}
+
+fn wrong(key: &str, found: String, allowed: String) -> ConfigError {
+    ConfigError::Wrong {
+        key: key.to_owned(),
+        found,
+        place: None,
+        allowed,
+    }
+}
+
+fn within<T: PartialOrd + Display>(
+    key: &str,
+    value: T,
+    allowed: RangeInclusive<T>,
+) -> Result<(), ConfigError> {
+    if allowed.contains(&value) {
+        return Ok(());
+    }
+    Err(wrong(
+        key,
+        value.to_string(),
+        format!("{} to {}", allowed.start(), allowed.end()),
+    ))
+}
+
+fn text(key: &str, value: &str) -> Result<(), ConfigError> {
+    if value.is_empty() || value.len() > 255 {
+        return Err(wrong(
+            key,
+            format!("{value:?}"),
+            "1 to 255 characters".into(),
+        ));
+    }
+    Ok(())
+}
+
+fn database(
+    key: &str,
+    url: &SecretUrl,
+    scheme: &str,
+    with_database: bool,
+) -> Result<(), ConfigError> {
+    let allowed = match (scheme, with_database) {
+        ("mysql", true) => "mysql://USER:PASSWORD@HOST:PORT/DATABASE",
+        ("mysql", false) => "mysql://USER:PASSWORD@HOST:PORT, without a database",
+        _ => "postgres://USER:PASSWORD@HOST:PORT/DATABASE",
+    };
+    let parsed = match scheme {
+        "mysql" => url
+            .expose()
+            .parse::<sqlx::mysql::MySqlConnectOptions>()
+            .is_ok(),
+        _ => url
+            .expose()
+            .parse::<sqlx::postgres::PgConnectOptions>()
+            .is_ok(),
+    };
+    let schemed = url.expose().starts_with(&format!("{scheme}://"))
+        || (scheme == "postgres" && url.expose().starts_with("postgresql://"));
+    if parsed && schemed && url.database().is_some() == with_database {
+        return Ok(());
+    }
+    Err(wrong(key, format!("{:?}", url.to_string()), allowed.into()))
+}

@@ -1,0 +1,342 @@
+//! The configuration: one typed structure, filled from defaults, then
+//! `settlenet.toml`, then `SETTLENET_…` environment variables.
+//!
+//! Any key can come from the environment: `http.listen` is
+//! `SETTLENET_HTTP__LISTEN` (two underscores between levels). A secret can also
+//! come from a file: `master.url_file` instead of `master.url`. Unknown keys are
+//! errors, and so is a value out of bounds; the message names the key, what was
+//! found, where, and what is allowed.
+
+mod check;
+mod error;
+mod print;
+mod source;
+mod values;
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+pub use error::ConfigError;
+pub use values::{ClusterId, Millis, Seconds, SecretUrl};
+
+/// The file that is read when no other is named, if it is there.
+pub const DEFAULT_FILE: &str = "settlenet.toml";
+
+/// Everything that can be configured.
+#[derive(Debug, Clone, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Config {
+    #[serde(default)]
+    pub http: Http,
+    pub master: Master,
+    /// `MySQL`-family servers by the name that the master's registry uses.
+    pub servers: BTreeMap<String, Server>,
+    #[serde(default)]
+    pub pools: Pools,
+    pub postgres: Postgres,
+    #[serde(default)]
+    pub tigerbeetle: Tigerbeetle,
+    #[serde(default)]
+    pub auth: Auth,
+    #[serde(default)]
+    pub saga: Saga,
+    #[serde(default)]
+    pub network: Network,
+    #[serde(default)]
+    pub log: Log,
+}
+
+/// The HTTP server.
+#[derive(Debug, Clone, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Http {
+    pub listen: SocketAddr,
+    /// Bytes; a larger body is a 413.
+    pub body_limit_bytes: usize,
+    /// Bytes; the same for uploads.
+    pub upload_limit_bytes: usize,
+    /// How long a confirm waits for its saga before it answers 202.
+    pub confirm_wait_ms: Millis,
+    /// How long running work may take to finish at a shutdown.
+    pub shutdown_grace_ms: Millis,
+}
+
+/// The network's own database.
+#[derive(Debug, Clone, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Master {
+    /// `mysql://USER:PASSWORD@HOST:PORT/DATABASE`.
+    pub url: SecretUrl,
+    /// Connections of this process to the master.
+    #[serde(default = "master_connections")]
+    pub max_connections: u32,
+}
+
+fn master_connections() -> u32 {
+    32
+}
+
+/// A server that holds shared shards or tenant databases.
+#[derive(Debug, Clone, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Server {
+    /// `mysql://USER:PASSWORD@HOST:PORT`, without a database.
+    pub url: SecretUrl,
+    /// Connections of this process to the server, all its databases together.
+    #[serde(default = "server_connections")]
+    pub max_connections: u32,
+}
+
+fn server_connections() -> u32 {
+    100
+}
+
+/// Connection pools of books, opened when first needed.
+#[derive(Debug, Clone, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Pools {
+    /// Databases with an open pool at a time; the least recently used closes.
+    pub max_pools: usize,
+    pub per_pool_connections: u32,
+    /// Short, so that a dead server fails its own brokers quickly.
+    pub acquire_timeout_ms: Millis,
+}
+
+/// The payment manager's database.
+#[derive(Debug, Clone, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Postgres {
+    /// `postgres://USER:PASSWORD@HOST:PORT/DATABASE`.
+    pub url: SecretUrl,
+    #[serde(default = "postgres_connections")]
+    pub max_connections: u32,
+}
+
+fn postgres_connections() -> u32 {
+    16
+}
+
+/// The ledger.
+#[derive(Debug, Clone, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Tigerbeetle {
+    pub cluster_id: ClusterId,
+    /// `IP:PORT` of every replica, in the cluster's order.
+    pub addresses: Vec<SocketAddr>,
+    /// After that long without an answer a call's outcome is unknown.
+    pub timeout_ms: Millis,
+}
+
+/// Tokens.
+#[derive(Debug, Clone, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Auth {
+    pub issuer: String,
+    pub audience: String,
+    /// At most 900.
+    pub access_ttl_s: Seconds,
+    pub refresh_ttl_s: Seconds,
+    /// Ed25519 private key, PKCS#8 PEM. Relative to the file that names it.
+    pub signing_key_file: Option<PathBuf>,
+    /// Keys of an outside issuer, accepted besides our own.
+    pub jwks_url: Option<SecretUrl>,
+}
+
+/// The saga engine.
+#[derive(Debug, Clone, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Saga {
+    /// How long a claim holds without renewal.
+    pub lease_ms: Millis,
+    /// Failed tries of one step before the saga is stuck.
+    pub max_retries: u32,
+    /// The first wait after a failure; each further one doubles.
+    pub backoff_base_ms: Millis,
+    pub backoff_max_ms: Millis,
+    /// How often workers look for work that nothing announced.
+    pub poll_ms: Millis,
+    /// Sagas that one worker runs at a time.
+    pub concurrency: usize,
+    /// Sagas taken by one claim.
+    pub claim_batch: u32,
+    /// Entries appended to one book by one commit.
+    pub append_batch: usize,
+}
+
+/// Rules of the network that its operator may set.
+#[derive(Debug, Clone, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Network {
+    /// How long after `sent` the target has to confirm before an arbiter may be
+    /// asked.
+    pub confirm_by_s: Seconds,
+    pub terms: DefaultTerms,
+}
+
+/// Who owes whom when the parties state no terms of their own, by scenario.
+#[derive(Debug, Clone, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct DefaultTerms {
+    pub send: ObligationDefault,
+    /// A send that names a client of the target.
+    pub send_to_client: ObligationDefault,
+    pub receive: ObligationDefault,
+    /// A receive that names a client of the target.
+    pub receive_from_client: ObligationDefault,
+    /// An order; its counterparty is the executor.
+    pub collect: ObligationDefault,
+    pub payout: ObligationDefault,
+}
+
+/// The direction of the obligation that a completed request leaves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ObligationDefault {
+    AuthorOwes,
+    CounterpartyOwes,
+    None,
+}
+
+/// Logging, to standard error.
+#[derive(Debug, Clone, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Log {
+    pub format: LogFormat,
+    /// A level, or directives such as `info,sqlx=warn`.
+    pub level: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LogFormat {
+    Text,
+    Json,
+}
+
+impl Default for Http {
+    fn default() -> Self {
+        Self {
+            listen: SocketAddr::from(([127, 0, 0, 1], 8080)),
+            body_limit_bytes: 1024 * 1024,
+            upload_limit_bytes: 10 * 1024 * 1024,
+            confirm_wait_ms: Millis(2_000),
+            shutdown_grace_ms: Millis(10_000),
+        }
+    }
+}
+
+impl Default for Pools {
+    fn default() -> Self {
+        Self {
+            max_pools: 64,
+            per_pool_connections: 8,
+            acquire_timeout_ms: Millis(2_000),
+        }
+    }
+}
+
+impl Default for Tigerbeetle {
+    fn default() -> Self {
+        Self {
+            cluster_id: ClusterId(0),
+            addresses: vec![SocketAddr::from(([127, 0, 0, 1], 3000))],
+            timeout_ms: Millis(5_000),
+        }
+    }
+}
+
+impl Default for Auth {
+    fn default() -> Self {
+        Self {
+            issuer: "settlenet".into(),
+            audience: "settlenet".into(),
+            access_ttl_s: Seconds(900),
+            refresh_ttl_s: Seconds(30 * 24 * 3600),
+            signing_key_file: None,
+            jwks_url: None,
+        }
+    }
+}
+
+impl Default for Saga {
+    fn default() -> Self {
+        Self {
+            lease_ms: Millis(10_000),
+            max_retries: 5,
+            backoff_base_ms: Millis(200),
+            backoff_max_ms: Millis(60_000),
+            poll_ms: Millis(500),
+            concurrency: 64,
+            claim_batch: 32,
+            append_batch: 128,
+        }
+    }
+}
+
+impl Default for Network {
+    fn default() -> Self {
+        Self {
+            confirm_by_s: Seconds(3 * 24 * 3600),
+            terms: DefaultTerms::default(),
+        }
+    }
+}
+
+impl Default for DefaultTerms {
+    fn default() -> Self {
+        Self {
+            send: ObligationDefault::AuthorOwes,
+            send_to_client: ObligationDefault::CounterpartyOwes,
+            receive: ObligationDefault::CounterpartyOwes,
+            receive_from_client: ObligationDefault::AuthorOwes,
+            collect: ObligationDefault::AuthorOwes,
+            payout: ObligationDefault::AuthorOwes,
+        }
+    }
+}
+
+impl Default for Log {
+    fn default() -> Self {
+        Self {
+            format: LogFormat::Text,
+            level: "info".into(),
+        }
+    }
+}
+
+impl Config {
+    /// Reads the configuration of this process: `file`, or else
+    /// [`DEFAULT_FILE`] in the current folder if it is there, and the environment.
+    ///
+    /// # Errors
+    /// When something cannot be read, is unknown, missing or out of bounds.
+    pub fn load(file: Option<&Path>) -> Result<Self, ConfigError> {
+        let default = Path::new(DEFAULT_FILE);
+        let file = file.or_else(|| default.exists().then_some(default));
+        Self::from_sources(file, std::env::vars_os())
+    }
+
+    /// As [`Config::load`], from sources that are all named.
+    ///
+    /// # Errors
+    /// As [`Config::load`].
+    pub fn from_sources(
+        file: Option<&Path>,
+        environment: impl IntoIterator<Item = (OsString, OsString)>,
+    ) -> Result<Self, ConfigError> {
+        let mut tree = match file {
+            Some(path) => source::Tree::from_file(path)?,
+            None => source::Tree::default(),
+        };
+        tree.overlay(environment)?;
+        tree.resolve_secret_files()?;
+        tree.resolve_paths();
+        let config: Self = tree.deserialize()?;
+        config.check()?;
+        Ok(config)
+    }
+}

@@ -1,0 +1,284 @@
+//! Brings databases to the schema that this program knows.
+//!
+//! The master comes first: its registry says which other databases there are.
+//! Those follow side by side, and one that fails holds up no other. Running it
+//! again goes on where it stopped; two processes at once take turns on each
+//! database.
+
+use std::time::Duration;
+
+use futures::{StreamExt as _, stream};
+use sqlx::migrate::{MigrateError, Migrator};
+use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlPool, MySqlPoolOptions};
+use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _};
+
+use crate::config::{Config, SecretUrl};
+
+/// Databases that are migrated at the same time.
+const PARALLEL: usize = 8;
+/// How long to wait for another process that migrates the same database.
+const LOCK_WAIT_S: u32 = 120;
+const CONNECT_LIMIT: Duration = Duration::from_secs(10);
+/// Where a shared shard keeps the history of what it has besides a tenant's
+/// tables: the versions of the two folders are counted apart.
+const SHARED_HISTORY: &str = "_sqlx_migrations_shared";
+
+/// What a database is for, hence which tables it gets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    Master,
+    /// A tenant's tables, and what only a shard has.
+    Shared,
+    Tenant,
+}
+
+/// One database of the network.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Database {
+    pub kind: Kind,
+    /// The server's name in the configuration; `None` for the master's own.
+    pub server: Option<String>,
+    pub name: String,
+}
+
+impl std::fmt::Display for Database {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.server {
+            Some(server) => write!(f, "{server}/{}", self.name),
+            None => write!(f, "master/{}", self.name),
+        }
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum MigrationError {
+    #[error("no server {0:?} in the configuration ([servers.{0}])")]
+    UnknownServer(String),
+    #[error("the master's URL names no database")]
+    NoDatabase,
+    #[error("{0:?} is no name for a database: letters, digits, _ and - only, 64 at most")]
+    BadName(String),
+    #[error("not reachable")]
+    Connect(#[source] sqlx::Error),
+    #[error("another process has been migrating it for {LOCK_WAIT_S} s")]
+    Locked,
+    #[error(transparent)]
+    Sql(#[from] sqlx::Error),
+    #[error(transparent)]
+    Migrate(#[from] MigrateError),
+}
+
+/// What became of one database.
+#[derive(Debug)]
+pub struct Report {
+    pub database: Database,
+    /// Migrations that this run applied.
+    pub outcome: Result<usize, MigrationError>,
+}
+
+/// Migrates the master and then every database that its registry names, calling
+/// `progress` as each is done: `(report, how many are done, how many there are)`.
+/// Databases that do not exist yet are created.
+///
+/// # Errors
+/// When the master itself fails; another's failure is in its report.
+pub async fn migrate_all(
+    config: &Config,
+    mut progress: impl FnMut(&Report, usize, usize),
+) -> Result<Vec<Report>, MigrationError> {
+    let name = config
+        .master
+        .url
+        .database()
+        .ok_or(MigrationError::NoDatabase)?;
+    let master = Database {
+        kind: Kind::Master,
+        server: None,
+        name: name.to_owned(),
+    };
+    let applied = migrate(&config.master.url, Kind::Master).await?;
+    let books = registered(&config.master.url).await?;
+    let total = books.len() + 1;
+    let first = Report {
+        database: master,
+        outcome: Ok(applied),
+    };
+    progress(&first, 1, total);
+    let mut reports = vec![first];
+
+    let mut running = stream::iter(books)
+        .map(|database| async move {
+            let outcome = migrate_registered(config, &database).await;
+            Report { database, outcome }
+        })
+        .buffer_unordered(PARALLEL);
+    while let Some(report) = running.next().await {
+        progress(&report, reports.len() + 1, total);
+        reports.push(report);
+    }
+    Ok(reports)
+}
+
+async fn migrate_registered(config: &Config, database: &Database) -> Result<usize, MigrationError> {
+    let server = database.server.as_deref().unwrap_or_default();
+    let server = config
+        .servers
+        .get(server)
+        .ok_or_else(|| MigrationError::UnknownServer(server.to_owned()))?;
+    check_name(&database.name)?;
+    migrate(&server.url.with_database(&database.name), database.kind).await
+}
+
+/// All databases that the master's registry names, each once.
+async fn registered(master: &SecretUrl) -> Result<Vec<Database>, MigrationError> {
+    let mut connection = connect(master.expose()).await?;
+    let rows: Vec<(bool, String, String)> = sqlx::query_as(
+        "SELECT TRUE, server_name, database_name FROM shared_shard \
+         UNION \
+         SELECT FALSE, server_name, database_name FROM broker \
+         WHERE broker_mode = 'FULL' AND server_name IS NOT NULL AND database_name IS NOT NULL",
+    )
+    .fetch_all(&mut connection)
+    .await?;
+    let _ = connection.close().await;
+    let mut databases: Vec<Database> = rows
+        .into_iter()
+        .map(|(shared, server, name)| Database {
+            kind: if shared { Kind::Shared } else { Kind::Tenant },
+            server: Some(server),
+            name,
+        })
+        .collect();
+    databases.sort();
+    Ok(databases)
+}
+
+/// Migrates the one database that `url` names, creating it if there is none.
+/// Returns how many migrations were applied.
+///
+/// # Errors
+/// When it cannot be reached, locked or changed. It can be tried again: what is
+/// done stays done.
+pub async fn migrate(url: &SecretUrl, kind: Kind) -> Result<usize, MigrationError> {
+    let name = url.database().ok_or(MigrationError::NoDatabase)?;
+    check_name(name)?;
+    // The lock's connection names no database: there may be none yet.
+    let mut guard = connect(&server_url(url)).await?;
+    // sqlx's own lock waits for -1 seconds, which MariaDB takes for not at all.
+    // Lock names are the server's, at most 64 bytes.
+    let lock = format!("mig:{name}").chars().take(64).collect::<String>();
+    let locked: Option<i64> = sqlx::query_scalar("SELECT CAST(GET_LOCK(?, ?) AS SIGNED)")
+        .bind(&lock)
+        .bind(LOCK_WAIT_S)
+        .fetch_one(&mut guard)
+        .await?;
+    if locked != Some(1) {
+        return Err(MigrationError::Locked);
+    }
+    sqlx::query(AssertSqlSafe(format!(
+        "CREATE DATABASE IF NOT EXISTS `{name}`"
+    )))
+    .execute(&mut guard)
+    .await?;
+    let outcome = apply(url, kind).await;
+    // Ends the lock with it, also when this fails.
+    let _ = guard.close().await;
+    outcome
+}
+
+async fn apply(url: &SecretUrl, kind: Kind) -> Result<usize, MigrationError> {
+    // A connection of the migrator's own: a failed run leaves it in any state.
+    let pool = MySqlPoolOptions::new()
+        .max_connections(1)
+        .acquire_timeout(CONNECT_LIMIT)
+        .connect_with(options(url.expose())?)
+        .await
+        .map_err(MigrationError::Connect)?;
+    let outcome = async {
+        match kind {
+            Kind::Master => run(&pool, sqlx::migrate!("migrations/master")).await,
+            Kind::Tenant => run(&pool, sqlx::migrate!("migrations/tenant")).await,
+            Kind::Shared => {
+                let tenant = run(&pool, sqlx::migrate!("migrations/tenant")).await?;
+                let mut shared = sqlx::migrate!("migrations/shared");
+                shared.dangerous_set_table_name(SHARED_HISTORY);
+                Ok(tenant + run(&pool, shared).await?)
+            }
+        }
+    };
+    let outcome = outcome.await;
+    pool.close().await;
+    outcome
+}
+
+/// Runs what is missing and returns how many that were.
+async fn run(pool: &MySqlPool, mut migrator: Migrator) -> Result<usize, MigrationError> {
+    // The lock is taken by the caller, in a way that works.
+    migrator.set_locking(false);
+    let history = migrator.table_name.clone();
+    let before = count(pool, &history).await?;
+    if before.is_some() {
+        // A process that died half-way leaves its file marked as not done. Every
+        // file is safe to run again, and under the lock nobody else is at it.
+        sqlx::query(AssertSqlSafe(format!(
+            "DELETE FROM {history} WHERE success = FALSE"
+        )))
+        .execute(pool)
+        .await?;
+    }
+    let before = if before.is_some() {
+        count(pool, &history).await?
+    } else {
+        None
+    };
+    migrator.run(pool).await?;
+    let after = count(pool, &history).await?;
+    Ok(after.unwrap_or(0).saturating_sub(before.unwrap_or(0)))
+}
+
+/// Rows of the history table, `None` while there is no such table.
+async fn count(pool: &MySqlPool, history: &str) -> Result<Option<usize>, MigrationError> {
+    let exists: i64 = sqlx::query_scalar(
+        "SELECT COUNT(*) FROM information_schema.tables \
+         WHERE table_schema = DATABASE() AND table_name = ?",
+    )
+    .bind(history)
+    .fetch_one(pool)
+    .await?;
+    if exists == 0 {
+        return Ok(None);
+    }
+    let rows: i64 = sqlx::query_scalar(AssertSqlSafe(format!("SELECT COUNT(*) FROM {history}")))
+        .fetch_one(pool)
+        .await?;
+    Ok(Some(usize::try_from(rows).unwrap_or(usize::MAX)))
+}
+
+fn options(url: &str) -> Result<MySqlConnectOptions, MigrationError> {
+    let options: MySqlConnectOptions = url.parse().map_err(MigrationError::Connect)?;
+    // Statements of hundreds of databases tell nothing: progress is reported.
+    Ok(options.disable_statement_logging())
+}
+
+async fn connect(url: &str) -> Result<MySqlConnection, MigrationError> {
+    let options = options(url)?;
+    let connecting = MySqlConnection::connect_with(&options);
+    match tokio::time::timeout(CONNECT_LIMIT, connecting).await {
+        Ok(connected) => connected.map_err(MigrationError::Connect),
+        Err(_) => Err(MigrationError::Connect(sqlx::Error::PoolTimedOut)),
+    }
+}
+
+/// The same server without a database.
+fn server_url(url: &SecretUrl) -> String {
+    url.with_database("").expose().to_owned()
+}
+
+/// Names go into statements as identifiers, where nothing can be bound.
+fn check_name(name: &str) -> Result<(), MigrationError> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    if !name.is_empty() && name.len() <= 64 && name.chars().all(plain) {
+        return Ok(());
+    }
+    Err(MigrationError::BadName(name.to_owned()))
+}

@@ -1,0 +1,5 @@
+//! All integration tests in one binary, on real servers.
+
+mod harness;
+mod migrate;
+mod stack;
