@@ -336,7 +336,7 @@ impl Page {
     fn check_debit(&self, account: &AccountRef, amount: u64, own: u64) -> Result<(), Value> {
         let id = account.id();
         let balance = match self.accounts.get(&id) {
-            None if account.owner_kind == OwnerKind::House => empty(account.owner_kind),
+            None if account.owner_kind == OwnerKind::House => Balance::empty(account.owner_kind),
             None => return Err(json!({ "code": "no_such_account", "account": id })),
             Some(state) if !state.open => {
                 return Err(json!({ "code": "account_closed", "account": id }));
@@ -389,7 +389,7 @@ impl Page {
         let state = AccountState {
             owner: account.clone(),
             open: true,
-            balance: empty(account.owner_kind),
+            balance: Balance::empty(account.owner_kind),
             created_at: now,
         };
         self.accounts.insert(id, state);
@@ -578,15 +578,6 @@ impl Page {
                 })
                 .collect()
         })
-    }
-}
-
-/// What an account holds when it is opened.
-const fn empty(owner_kind: OwnerKind) -> Balance {
-    Balance {
-        balance: 0,
-        reserved: 0,
-        min_balance: owner_kind.default_floor(),
     }
 }
 

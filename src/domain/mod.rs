@@ -2,6 +2,7 @@
 
 pub mod account;
 pub mod book;
+pub mod broker;
 pub mod canonical;
 pub mod chain;
 pub mod ids;

@@ -2,6 +2,8 @@
 //! transaction.
 
 pub mod announce;
+pub mod books;
 pub mod lanes;
 pub mod network;
+pub mod provisioning;
 pub mod saga;

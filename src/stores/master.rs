@@ -1,13 +1,16 @@
 //! The master database: the network's own tables.
 
 pub mod alerts;
+pub mod brokers;
 pub mod currencies;
 pub mod feed;
 pub mod idempotency;
 pub mod obligations;
+pub mod placement;
 pub mod requests;
 pub mod sagas;
 pub mod standing;
+pub mod uploads;
 
 use sqlx::{MySql, MySqlPool, Transaction};
 

@@ -51,7 +51,7 @@ impl Page {
             open: true,
             balance: Balance {
                 balance,
-                ..empty(owner.owner_kind)
+                ..Balance::empty(owner.owner_kind)
             },
             created_at: now(),
         };
