@@ -3,7 +3,9 @@
 mod config;
 mod dev;
 mod down;
+mod logging;
 mod migrate;
+mod worker;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -40,6 +42,7 @@ enum Command {
     Down(down::Args),
     Config(config::Args),
     Migrate(migrate::Args),
+    Worker(worker::Args),
 }
 
 /// The configuration file, for the subcommands that need one.
@@ -91,6 +94,7 @@ pub fn main() -> ExitCode {
             Command::Down(args) => down::run(&args).await,
             Command::Config(args) => config::run(&args),
             Command::Migrate(args) => migrate::run(&args).await,
+            Command::Worker(args) => worker::run(args).await,
         }
     });
     match outcome {
@@ -107,4 +111,16 @@ pub fn main() -> ExitCode {
 fn print(document: &str) {
     use std::io::Write as _;
     let _ = writeln!(std::io::stdout(), "{}", document.trim_end());
+}
+
+/// Waits for SIGTERM or SIGINT.
+async fn until_asked_to_end() -> std::io::Result<()> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    Ok(())
 }
