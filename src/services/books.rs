@@ -10,6 +10,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use serde_json::Value;
 
 use crate::domain::account::{AccountRef, OwnerKind};
@@ -130,8 +132,8 @@ impl BooksService {
         after: Option<AccountId>,
         limit: u32,
     ) -> Result<Vec<AccountRow>, BooksError> {
-        self.read(broker, async |read| {
-            book::accounts(read, after, limit).await
+        self.read(broker, move |read| {
+            book::accounts(read, after, limit).boxed()
         })
         .await
     }
@@ -144,7 +146,7 @@ impl BooksService {
         id: AccountId,
     ) -> Result<AccountState, BooksError> {
         let found = self
-            .read(broker, async |read| book::account(read, id).await)
+            .read(broker, move |read| book::account(read, id).boxed())
             .await?;
         found
             .map(|(_, state)| state)
@@ -164,16 +166,18 @@ impl BooksService {
         limit: u32,
     ) -> Result<Vec<StoredEntry>, BooksError> {
         let page = self
-            .read(broker, async |read| {
-                if let Some(id) = account {
-                    if book::account(read, id).await?.is_none() {
-                        return Ok(None);
+            .read(broker, move |read| {
+                async move {
+                    if let Some(id) = account {
+                        if book::account(read, id).await?.is_none() {
+                            return Ok(None);
+                        }
                     }
+                    let before = before.unwrap_or(u64::MAX);
+                    let page = book::transactions(read, account, before, limit).await?;
+                    Ok(Some(page))
                 }
-                let before = before.unwrap_or(u64::MAX);
-                book::transactions(read, account, before, limit)
-                    .await
-                    .map(Some)
+                .boxed()
             })
             .await?;
         page.ok_or(BooksError::NoSuchAccount)
@@ -182,9 +186,12 @@ impl BooksService {
     /// # Errors
     /// The book's database's.
     pub async fn head(&self, broker: BrokerId) -> Result<Head, BooksError> {
-        self.read(broker, async |read| {
-            let (seq, tx_hash) = book::head(read).await?;
-            Ok(Head { seq, tx_hash })
+        self.read(broker, |read| {
+            async move {
+                let (seq, tx_hash) = book::head(read).await?;
+                Ok(Head { seq, tx_hash })
+            }
+            .boxed()
         })
         .await
     }
@@ -199,10 +206,13 @@ impl BooksService {
         seq: u64,
         limit: u32,
     ) -> Result<(Head, Vec<StoredEntry>), BooksError> {
-        self.read(broker, async |read| {
-            let (head, tx_hash) = book::head(read).await?;
-            let entries = book::entries_after(read, seq, limit).await?;
-            Ok((Head { seq: head, tx_hash }, entries))
+        self.read(broker, move |read| {
+            async move {
+                let (head, tx_hash) = book::head(read).await?;
+                let entries = book::entries_after(read, seq, limit).await?;
+                Ok((Head { seq: head, tx_hash }, entries))
+            }
+            .boxed()
         })
         .await
     }
@@ -211,28 +221,22 @@ impl BooksService {
     async fn read<T>(
         &self,
         broker: BrokerId,
-        read: impl AsyncFn(&mut BookRead<'_>) -> Result<T, StoreError>,
+        read: impl for<'a> Fn(&'a mut BookRead<'_>) -> BoxFuture<'a, Result<T, StoreError>>,
     ) -> Result<T, BooksError> {
         let mut tried = 0;
         loop {
-            let outcome = self.read_once(broker, &read).await;
-            match outcome {
+            let once = async {
+                let scope = self.router.book(broker).await?;
+                let mut open = scope.read().await?;
+                let outcome = read(&mut open).await?;
+                open.end().await?;
+                Ok(outcome)
+            };
+            match once.await {
                 Err(error) if self.again(broker, &error, &mut tried).await => {}
                 other => return other.map_err(BooksError::from),
             }
         }
-    }
-
-    async fn read_once<T>(
-        &self,
-        broker: BrokerId,
-        read: &impl AsyncFn(&mut BookRead<'_>) -> Result<T, StoreError>,
-    ) -> Result<T, StoreError> {
-        let scope = self.router.book(broker).await?;
-        let mut open = scope.read().await?;
-        let outcome = read(&mut open).await?;
-        open.end().await?;
-        Ok(outcome)
     }
 
     /// One write, in a task of its own that ends whether or not the caller stays. It is tried

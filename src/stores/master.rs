@@ -10,7 +10,6 @@ pub mod placement;
 pub mod requests;
 pub mod sagas;
 pub mod standing;
-pub mod uploads;
 
 use sqlx::{MySql, MySqlPool, Transaction};
 

@@ -4,7 +4,9 @@
     reason = "a test that panics has failed, which is what it is for"
 )]
 
+mod books;
 mod harness;
 mod migrate;
 mod network;
+mod provisioning;
 mod stack;
