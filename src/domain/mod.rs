@@ -5,6 +5,7 @@ pub mod book;
 pub mod broker;
 pub mod canonical;
 pub mod chain;
+pub mod effects;
 pub mod ids;
 pub mod ledger;
 pub mod money;

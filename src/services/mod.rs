@@ -6,4 +6,5 @@ pub mod books;
 pub mod lanes;
 pub mod network;
 pub mod provisioning;
+pub mod reconcile;
 pub mod saga;

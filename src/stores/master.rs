@@ -1,6 +1,7 @@
 //! The master database: the network's own tables.
 
 pub mod alerts;
+pub mod audit;
 pub mod brokers;
 pub mod currencies;
 pub mod feed;

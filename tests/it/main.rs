@@ -9,4 +9,5 @@ mod harness;
 mod migrate;
 mod network;
 mod provisioning;
+mod reconcile;
 mod stack;
