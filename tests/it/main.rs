@@ -1,5 +1,6 @@
 //! All integration tests in one binary, on real servers.
 
 mod harness;
+mod ledger;
 mod migrate;
 mod stack;
