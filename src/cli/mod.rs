@@ -3,6 +3,7 @@
 mod config;
 mod dev;
 mod down;
+mod ids;
 mod migrate;
 
 use std::path::PathBuf;
@@ -40,6 +41,7 @@ enum Command {
     Down(down::Args),
     Config(config::Args),
     Migrate(migrate::Args),
+    Ids(ids::Args),
 }
 
 /// The configuration file, for the subcommands that need one.
@@ -91,6 +93,7 @@ pub fn main() -> ExitCode {
             Command::Down(args) => down::run(&args).await,
             Command::Config(args) => config::run(&args),
             Command::Migrate(args) => migrate::run(&args).await,
+            Command::Ids(args) => ids::run(&args),
         }
     });
     match outcome {
