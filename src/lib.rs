@@ -9,6 +9,7 @@ pub mod cli;
 pub mod config;
 pub mod domain;
 pub mod runtime;
+pub mod services;
 pub mod stack;
 pub mod stores;
 

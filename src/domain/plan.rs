@@ -117,6 +117,25 @@ impl Action {
         }
     }
 
+    /// The step's name in logs, metrics and failpoints.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Claim => "claim",
+            Self::OpenObligation(_) => "obligation",
+            Self::Hold(_) => "hold",
+            Self::Book { entries, .. } => match entries.first().map(|entry| entry.side) {
+                Some(Side::Debit) | None => "debit",
+                Some(Side::Credit) => "credit",
+            },
+            Self::Reserve { .. } => "reserve",
+            Self::Release { .. } => "release",
+            Self::Post(_) => "post",
+            Self::Decide => "decide",
+            Self::Finish => "finish",
+        }
+    }
+
     /// Whether the step's effect is in the transaction that records the saga.
     #[must_use]
     pub const fn rides(&self) -> bool {

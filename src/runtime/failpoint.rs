@@ -22,6 +22,18 @@ pub fn at(_name: &str) -> Ask {
 #[cfg(debug_assertions)]
 pub use active::at;
 
+/// Arrives at a place of a saga's step, named `{kind}.{step}.{when}`.
+#[inline]
+pub fn at_step(kind: &str, step: &str, when: &str) -> Ask {
+    #[cfg(debug_assertions)]
+    return at(&format!("{kind}.{step}.{when}"));
+    #[cfg(not(debug_assertions))]
+    {
+        let _ = (kind, step, when);
+        Ask::GoOn
+    }
+}
+
 #[cfg(debug_assertions)]
 mod active {
     use std::collections::HashMap;

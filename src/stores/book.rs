@@ -7,7 +7,7 @@ mod rows;
 pub use append::append;
 pub use read::{
     AccountRow, ReservationRow, account, accounts, entries_after, head, reservations_held,
-    transactions,
+    step_outcomes, transactions,
 };
 pub use rows::StoredEntry;
 

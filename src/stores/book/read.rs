@@ -51,6 +51,20 @@ const HELD: BookSql = BookSql::new(concat!(
     " FROM reservation WHERE broker_id = ? AND state = 'held' ORDER BY saga_id, leg"
 ));
 
+const OUTCOMES: BookSql = BookSql::new(
+    "SELECT direction, outcome, reason, created_at FROM saga_step
+     WHERE broker_id = ? AND saga_id = ? AND step = ? ORDER BY direction",
+);
+
+/// An outcome as it is shown.
+#[derive(Clone, Debug, PartialEq, FromRow, serde::Serialize)]
+pub struct StepOutcomeRow {
+    pub direction: String,
+    pub outcome: String,
+    pub reason: Option<serde_json::Value>,
+    pub created_at: chrono::DateTime<chrono::Utc>,
+}
+
 /// The chain's last seq and hash; seq 0 and the genesis hash for an empty chain.
 ///
 /// # Errors
@@ -137,6 +151,19 @@ pub async fn reservations_held(book: &mut BookRead<'_>) -> Result<Vec<Reservatio
     let query = book.sql(HELD);
     let rows: Vec<ReservationColumns> = book.fetch_all(query).await?;
     rows.into_iter().map(ReservationColumns::read).collect()
+}
+
+/// What a saga's step has left in the book: an outcome for the step, another for its undoing.
+///
+/// # Errors
+/// The database's.
+pub async fn step_outcomes(
+    book: &mut BookRead<'_>,
+    saga_id: Uuid,
+    step: u16,
+) -> Result<Vec<StepOutcomeRow>, StoreError> {
+    let query = book.sql(OUTCOMES).bind(saga_id).bind(step);
+    book.fetch_all(query).await
 }
 
 fn read_entries(rows: Vec<EntryRow>) -> Result<Vec<StoredEntry>, StoreError> {

@@ -1,0 +1,248 @@
+//! The last transaction of a saga: the request's new state with its event, the obligation, the
+//! saga and its steps, all in the master. Sagas that end at the same time end in one commit.
+
+use std::sync::Arc;
+
+use chrono::{DateTime, Utc};
+use futures::FutureExt;
+use serde_json::{Value, json};
+use sqlx::MySqlPool;
+use uuid::Uuid;
+
+use super::{Fault, Run, Systems};
+use crate::domain::plan::{Plan, Step};
+use crate::domain::request::{Booked, Change, Request};
+use crate::domain::saga::{Direction, SagaKind, SagaStatus};
+use crate::services::announce;
+use crate::services::lanes::Lanes;
+use crate::stores::StoreError;
+use crate::stores::master::alerts::{self, NewAlert};
+use crate::stores::master::requests::{self, Sealed};
+use crate::stores::master::{self, MasterTx, feed, obligations, sagas};
+
+/// Who ends a saga, in the events of its request.
+const ACTOR: &str = "saga";
+
+/// A saga that has done all but its last step, or undone all of them.
+pub(super) struct Ending {
+    plan: Plan,
+    request: Option<Request>,
+    direction: Direction,
+    booked: Vec<Booked>,
+    diverted: bool,
+}
+
+pub(super) enum EndingOutcome {
+    /// Now, or before by somebody else.
+    Ended(SagaStatus),
+    /// It was decided otherwise meanwhile.
+    GoesForward,
+    GoesBack,
+    Failed(Fault),
+}
+
+impl Ending {
+    pub(super) fn forward(run: &Run, booked: Vec<Booked>, diverted: bool) -> Self {
+        Self {
+            plan: run.plan.clone(),
+            request: run.request.clone(),
+            direction: Direction::Forward,
+            booked,
+            diverted,
+        }
+    }
+
+    pub(super) fn back(run: &Run) -> Self {
+        Self {
+            plan: run.plan.clone(),
+            request: run.request.clone(),
+            direction: Direction::Back,
+            booked: Vec::new(),
+            diverted: false,
+        }
+    }
+
+    const fn status(&self) -> SagaStatus {
+        match self.direction {
+            Direction::Back => SagaStatus::Compensated,
+            Direction::Forward | Direction::Undecided => SagaStatus::Completed,
+        }
+    }
+
+    /// The request's change; a release leaves it as it is.
+    fn change(&self, reason: &Value, now: DateTime<Utc>) -> Option<Change> {
+        let request = self.request.as_ref()?;
+        let back = self.direction == Direction::Back;
+        match (self.plan.kind, back) {
+            (SagaKind::Accept, false) => Some(request.accept_settled(now)),
+            (SagaKind::Accept, true) => Some(request.accept_failed(reason, now)),
+            (SagaKind::Confirm, false) => Some(request.completed(&self.booked, now)),
+            (SagaKind::Confirm, true) => Some(request.confirm_failed(reason, now)),
+            (SagaKind::Release, _) => None,
+        }
+    }
+}
+
+pub(super) fn lanes(systems: &Systems, group_max: usize) -> Lanes<(), Ending, EndingOutcome> {
+    let pool = systems.master.clone();
+    let clock = systems.clock.clone();
+    let work = move |(), endings: Vec<Ending>| {
+        let pool = pool.clone();
+        let now = clock.now();
+        async move { end_group(&pool, endings, now).await }.boxed()
+    };
+    Lanes::new(group_max, Arc::new(work))
+}
+
+/// All in one transaction where nothing is in the way; else each by itself, so that one which
+/// was ended by somebody else, or fails, holds up no other.
+async fn end_group(
+    pool: &MySqlPool,
+    endings: Vec<Ending>,
+    now: DateTime<Utc>,
+) -> Vec<EndingOutcome> {
+    let forward = endings
+        .iter()
+        .all(|ending| ending.direction == Direction::Forward);
+    if endings.len() > 1 && forward {
+        match end_together(pool, &endings, now).await {
+            Ok(true) => {
+                return endings
+                    .iter()
+                    .map(|ending| EndingOutcome::Ended(ending.status()))
+                    .collect();
+            }
+            Ok(false) => {}
+            Err(error) if error.is_unavailable() => {
+                let fault = Fault::from(&error);
+                return endings
+                    .iter()
+                    .map(|_| EndingOutcome::Failed(fault.clone()))
+                    .collect();
+            }
+            Err(error) => tracing::debug!(%error, "a group of sagas ends one by one"),
+        }
+    }
+    let mut outcomes = Vec::with_capacity(endings.len());
+    for ending in &endings {
+        outcomes.push(
+            end_alone(pool, ending, now)
+                .await
+                .unwrap_or_else(|error| EndingOutcome::Failed(error.into())),
+        );
+    }
+    outcomes
+}
+
+async fn end_together(
+    pool: &MySqlPool,
+    endings: &[Ending],
+    now: DateTime<Utc>,
+) -> Result<bool, StoreError> {
+    let mut tx = master::begin(pool).await?;
+    let ids: Vec<Uuid> = endings.iter().map(|ending| ending.plan.saga_id).collect();
+    let open = sagas::finish(&mut tx, &ids, SagaStatus::Completed, now).await?;
+    if usize::try_from(open) != Ok(ids.len()) || !write(&mut tx, endings, &Value::Null, now).await?
+    {
+        drop(tx.rollback().await);
+        return Ok(false);
+    }
+    crate::runtime::failpoint::at("saga.end.commit");
+    master::commit(tx).await?;
+    Ok(true)
+}
+
+async fn end_alone(
+    pool: &MySqlPool,
+    ending: &Ending,
+    now: DateTime<Utc>,
+) -> Result<EndingOutcome, StoreError> {
+    let saga_id = ending.plan.saga_id;
+    let mut tx = master::begin(pool).await?;
+    let open = sagas::finish(&mut tx, &[saga_id], ending.status(), now).await?;
+    if open == 0 {
+        drop(tx.rollback().await);
+        return decided_elsewhere(pool, saga_id).await;
+    }
+    let reason = match ending.direction {
+        Direction::Back => sagas::reason(&mut tx, saga_id).await?,
+        Direction::Forward | Direction::Undecided => Value::Null,
+    };
+    if !write(&mut tx, std::slice::from_ref(ending), &reason, now).await? {
+        drop(tx.rollback().await);
+        let fault = Fault::Integrity(format!(
+            "{} is not owned by the saga that is about to end",
+            ending.plan.subject
+        ));
+        return Ok(EndingOutcome::Failed(fault));
+    }
+    crate::runtime::failpoint::at("saga.end.commit");
+    master::commit(tx).await?;
+    Ok(EndingOutcome::Ended(ending.status()))
+}
+
+async fn decided_elsewhere(pool: &MySqlPool, saga_id: Uuid) -> Result<EndingOutcome, StoreError> {
+    let record = sagas::record(pool, saga_id).await?;
+    Ok(match record {
+        Some(record) if record.status.is_terminal() => EndingOutcome::Ended(record.status),
+        Some(record) if record.direction == Direction::Back => EndingOutcome::GoesBack,
+        Some(_) => EndingOutcome::GoesForward,
+        None => EndingOutcome::Failed(Fault::Integrity(format!("saga {saga_id} is gone"))),
+    })
+}
+
+/// Writes all but the sagas' own rows; gives whether every request was still its saga's.
+async fn write(
+    tx: &mut MasterTx,
+    endings: &[Ending],
+    reason: &Value,
+    now: DateTime<Utc>,
+) -> Result<bool, StoreError> {
+    let mut sealed: Vec<Sealed> = Vec::with_capacity(endings.len());
+    for ending in endings {
+        let Some(change) = ending.change(reason, now) else {
+            continue;
+        };
+        let change = requests::seal(change, ACTOR, now);
+        if !requests::update(tx, &change, Some(ending.plan.saga_id)).await? {
+            return Ok(false);
+        }
+        sealed.push(change);
+    }
+    let events: Vec<_> = sealed.iter().map(|change| &change.event).collect();
+    requests::insert_events(tx, &events).await?;
+    let announcements: Vec<_> = sealed.iter().flat_map(announce::of_transition).collect();
+    feed::insert(tx, &announcements, now).await?;
+
+    let with_debt = |direction| {
+        endings
+            .iter()
+            .filter(move |ending| ending.direction == direction && ending.plan.debt().is_some())
+            .map(|ending| ending.plan.saga_id)
+            .collect::<Vec<_>>()
+    };
+    obligations::activate(tx, &with_debt(Direction::Forward), now).await?;
+    obligations::fail(tx, &with_debt(Direction::Back)).await?;
+    for ending in endings {
+        if ending.direction == Direction::Back {
+            let undone: Vec<&Step> = ending.plan.before_pivot().collect();
+            sagas::insert_undone(tx, ending.plan.saga_id, undone, now).await?;
+        }
+        if ending.diverted {
+            alerts::raise(tx, &diverted(ending), now).await?;
+        }
+    }
+    Ok(true)
+}
+
+fn diverted(ending: &Ending) -> NewAlert {
+    NewAlert {
+        kind: "credit_diverted",
+        subject: ending.plan.subject.to_string(),
+        message: format!(
+            "a credit of {} found its account closed and is on the house's suspense account",
+            ending.plan.subject
+        ),
+        details: json!({ "saga": ending.plan.saga_id }),
+    }
+}

@@ -1,0 +1,114 @@
+//! `alert`: what a person must look at. An alert is raised once per kind and subject.
+
+use chrono::{DateTime, Utc};
+use serde_json::Value;
+use sqlx::{FromRow, MySqlConnection, MySqlPool};
+
+use super::failed;
+use crate::stores::StoreError;
+
+/// What happened, what each side shows and what can be done.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NewAlert {
+    pub kind: &'static str,
+    pub subject: String,
+    pub message: String,
+    pub details: Value,
+}
+
+/// # Errors
+/// The master's.
+pub async fn raise(
+    tx: &mut MySqlConnection,
+    alert: &NewAlert,
+    now: DateTime<Utc>,
+) -> Result<(), StoreError> {
+    sqlx::query(
+        "INSERT INTO alert (kind, subject, message, details, created_at) VALUES (?, ?, ?, ?, ?)
+         ON DUPLICATE KEY UPDATE message = VALUES(message), details = VALUES(details), resolved_at = NULL",
+    )
+    .bind(alert.kind)
+    .bind(&alert.subject)
+    .bind(&alert.message)
+    .bind(&alert.details)
+    .bind(now)
+    .execute(tx)
+    .await
+    .map_err(failed)?;
+    Ok(())
+}
+
+/// Marks the alert of a kind and subject resolved, if there is one.
+///
+/// # Errors
+/// The master's.
+pub async fn resolve(
+    tx: &mut MySqlConnection,
+    kind: &str,
+    subject: &str,
+    now: DateTime<Utc>,
+) -> Result<bool, StoreError> {
+    let done = sqlx::query(
+        "UPDATE alert SET resolved_at = ? WHERE kind = ? AND subject = ? AND resolved_at IS NULL",
+    )
+    .bind(now)
+    .bind(kind)
+    .bind(subject)
+    .execute(tx)
+    .await
+    .map_err(failed)?;
+    Ok(done.rows_affected() == 1)
+}
+
+/// Marks an alert resolved by its id.
+///
+/// # Errors
+/// The master's.
+pub async fn resolve_id(
+    master: &MySqlPool,
+    alert_id: u64,
+    now: DateTime<Utc>,
+) -> Result<bool, StoreError> {
+    let done =
+        sqlx::query("UPDATE alert SET resolved_at = ? WHERE alert_id = ? AND resolved_at IS NULL")
+            .bind(now)
+            .bind(alert_id)
+            .execute(master)
+            .await
+            .map_err(failed)?;
+    Ok(done.rows_affected() == 1)
+}
+
+/// An alert as an admin sees it.
+#[derive(Clone, Debug, FromRow)]
+pub struct Alert {
+    pub alert_id: u64,
+    pub kind: String,
+    pub subject: String,
+    pub message: String,
+    pub details: Value,
+    pub created_at: DateTime<Utc>,
+    pub resolved_at: Option<DateTime<Utc>>,
+}
+
+/// Alerts, newest first; open ones only, or all.
+///
+/// # Errors
+/// The master's.
+pub async fn list(
+    master: &MySqlPool,
+    open_only: bool,
+    before: Option<u64>,
+    limit: u32,
+) -> Result<Vec<Alert>, StoreError> {
+    sqlx::query_as(
+        "SELECT alert_id, kind, subject, message, details, created_at, resolved_at FROM alert
+         WHERE alert_id < ? AND (? = 0 OR resolved_at IS NULL) ORDER BY alert_id DESC LIMIT ?",
+    )
+    .bind(before.unwrap_or(u64::MAX))
+    .bind(open_only)
+    .bind(limit)
+    .fetch_all(master)
+    .await
+    .map_err(failed)
+}

@@ -1,0 +1,270 @@
+//! `obligation`: who owes whom.
+
+use chrono::{DateTime, Utc};
+use sqlx::{FromRow, MySql, MySqlConnection, MySqlPool, QueryBuilder};
+use uuid::Uuid;
+
+use super::failed;
+use crate::domain::ids::{BrokerId, ObligationId};
+use crate::domain::plan::Debt;
+use crate::stores::StoreError;
+use crate::stores::sql::{padded, placeholders};
+
+/// An obligation as it stands. Amounts are minor units.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Obligation {
+    pub id: ObligationId,
+    pub saga_id: Uuid,
+    pub subject: String,
+    pub debtor: BrokerId,
+    pub creditor: BrokerId,
+    pub currency: String,
+    pub amount: u64,
+    pub remaining_amount: u64,
+    pub reserved_amount: u64,
+    pub status: String,
+    pub created_at: DateTime<Utc>,
+    pub activated_at: Option<DateTime<Utc>>,
+}
+
+#[derive(FromRow)]
+struct Row {
+    obligation_id: u64,
+    saga_id: Uuid,
+    subject: String,
+    debtor_broker_id: u64,
+    creditor_broker_id: u64,
+    currency_code: String,
+    amount: u64,
+    remaining_amount: u64,
+    reserved_amount: u64,
+    status: String,
+    created_at: DateTime<Utc>,
+    activated_at: Option<DateTime<Utc>>,
+}
+
+impl From<Row> for Obligation {
+    fn from(row: Row) -> Self {
+        Self {
+            id: ObligationId::from_bits(row.obligation_id),
+            saga_id: row.saga_id,
+            subject: row.subject,
+            debtor: row.debtor_broker_id,
+            creditor: row.creditor_broker_id,
+            currency: row.currency_code,
+            amount: row.amount,
+            remaining_amount: row.remaining_amount,
+            reserved_amount: row.reserved_amount,
+            status: row.status,
+            created_at: row.created_at,
+            activated_at: row.activated_at,
+        }
+    }
+}
+
+macro_rules! columns {
+    () => {
+        "obligation_id, saga_id, subject, debtor_broker_id, creditor_broker_id, currency_code, \
+         amount, remaining_amount, reserved_amount, status, created_at, activated_at"
+    };
+}
+
+/// Opens a pending obligation in the transaction that records its saga.
+///
+/// # Errors
+/// The master's; a duplicate where the saga has one.
+pub async fn insert_pending(
+    tx: &mut MySqlConnection,
+    saga_id: Uuid,
+    subject: &str,
+    debt: &Debt,
+    now: DateTime<Utc>,
+) -> Result<(), StoreError> {
+    sqlx::query(
+        "INSERT INTO obligation (obligation_id, saga_id, subject, debtor_broker_id, creditor_broker_id,
+             currency_code, amount, remaining_amount, status, created_at)
+         VALUES (?, ?, ?, ?, ?, ?, ?, ?, 'pending', ?)",
+    )
+    .bind(debt.obligation.bits())
+    .bind(saga_id)
+    .bind(subject)
+    .bind(debt.debtor)
+    .bind(debt.creditor)
+    .bind(debt.currency.as_str())
+    .bind(debt.amount)
+    .bind(debt.amount)
+    .bind(now)
+    .execute(tx)
+    .await
+    .map_err(failed)?;
+    Ok(())
+}
+
+/// The sagas have completed: their obligations stand.
+///
+/// # Errors
+/// The master's.
+pub async fn activate(
+    tx: &mut MySqlConnection,
+    saga_ids: &[Uuid],
+    now: DateTime<Utc>,
+) -> Result<(), StoreError> {
+    leave_pending(
+        tx,
+        saga_ids,
+        "status = 'active', activated_at = ?",
+        Some(now),
+    )
+    .await
+}
+
+/// The sagas were compensated: their obligations never stood.
+///
+/// # Errors
+/// The master's.
+pub async fn fail(tx: &mut MySqlConnection, saga_ids: &[Uuid]) -> Result<(), StoreError> {
+    leave_pending(
+        tx,
+        saga_ids,
+        "status = 'failed', remaining_amount = 0",
+        None,
+    )
+    .await
+}
+
+async fn leave_pending(
+    tx: &mut MySqlConnection,
+    saga_ids: &[Uuid],
+    set: &'static str,
+    at: Option<DateTime<Utc>>,
+) -> Result<(), StoreError> {
+    let Some(first) = saga_ids.first() else {
+        return Ok(());
+    };
+    let count = padded(saga_ids.len());
+    let sql = format!(
+        "UPDATE obligation SET {set} WHERE saga_id IN ({}) AND status = 'pending'",
+        placeholders(count)
+    );
+    let mut query = sqlx::query(sqlx::AssertSqlSafe(sql));
+    if let Some(at) = at {
+        query = query.bind(at);
+    }
+    for saga_id in saga_ids.iter().chain(std::iter::repeat(first)).take(count) {
+        query = query.bind(*saga_id);
+    }
+    query.execute(tx).await.map_err(failed)?;
+    Ok(())
+}
+
+/// # Errors
+/// The master's.
+pub async fn get(master: &MySqlPool, id: ObligationId) -> Result<Option<Obligation>, StoreError> {
+    let row: Option<Row> = sqlx::query_as(concat!(
+        "SELECT ",
+        columns!(),
+        " FROM obligation WHERE obligation_id = ?"
+    ))
+    .bind(id.bits())
+    .fetch_optional(master)
+    .await
+    .map_err(failed)?;
+    Ok(row.map(Obligation::from))
+}
+
+/// # Errors
+/// The master's.
+pub async fn of_saga(master: &MySqlPool, saga_id: Uuid) -> Result<Option<Obligation>, StoreError> {
+    let row: Option<Row> = sqlx::query_as(concat!(
+        "SELECT ",
+        columns!(),
+        " FROM obligation WHERE saga_id = ?"
+    ))
+    .bind(saga_id)
+    .fetch_optional(master)
+    .await
+    .map_err(failed)?;
+    Ok(row.map(Obligation::from))
+}
+
+/// A broker's obligations, as debtor and as creditor, newest first.
+///
+/// # Errors
+/// The master's.
+pub async fn list(
+    master: &MySqlPool,
+    broker: BrokerId,
+    status: Option<&str>,
+    after: Option<(DateTime<Utc>, ObligationId)>,
+    limit: u32,
+) -> Result<Vec<Obligation>, StoreError> {
+    let mut builder = QueryBuilder::<MySql>::new("");
+    for (number, side) in ["debtor_broker_id", "creditor_broker_id"]
+        .into_iter()
+        .enumerate()
+    {
+        builder.push(if number == 0 { "(" } else { " UNION ALL (" });
+        builder
+            .push(concat!("SELECT ", columns!(), " FROM obligation WHERE "))
+            .push(side)
+            .push(" = ")
+            .push_bind(broker);
+        if let Some(status) = status {
+            builder.push(" AND status = ").push_bind(status.to_owned());
+        }
+        if let Some((created_at, id)) = after {
+            builder
+                .push(" AND (created_at, obligation_id) < (")
+                .push_bind(created_at)
+                .push(", ")
+                .push_bind(id.bits())
+                .push(")");
+        }
+        builder
+            .push(" ORDER BY created_at DESC, obligation_id DESC LIMIT ")
+            .push_bind(limit)
+            .push(")");
+    }
+    builder
+        .push(" ORDER BY created_at DESC, obligation_id DESC LIMIT ")
+        .push_bind(limit);
+    let rows: Vec<Row> = builder
+        .build_query_as()
+        .fetch_all(master)
+        .await
+        .map_err(failed)?;
+    Ok(rows.into_iter().map(Obligation::from).collect())
+}
+
+/// What a broker owes and is owed, by counterparty and currency, in minor units.
+#[derive(Clone, Debug, PartialEq, Eq, FromRow)]
+pub struct Position {
+    pub counterparty: BrokerId,
+    pub currency_code: String,
+    /// The counterparty owes the broker.
+    pub owed: u64,
+    /// The broker owes the counterparty.
+    pub owing: u64,
+}
+
+/// # Errors
+/// The master's.
+pub async fn positions(master: &MySqlPool, broker: BrokerId) -> Result<Vec<Position>, StoreError> {
+    sqlx::query_as(
+        "SELECT counterparty, currency_code,
+                CAST(SUM(owed) AS UNSIGNED) AS owed, CAST(SUM(owing) AS UNSIGNED) AS owing
+         FROM (
+             SELECT debtor_broker_id AS counterparty, currency_code, remaining_amount AS owed, 0 AS owing
+             FROM obligation WHERE creditor_broker_id = ? AND status = 'active'
+             UNION ALL
+             SELECT creditor_broker_id, currency_code, 0, remaining_amount
+             FROM obligation WHERE debtor_broker_id = ? AND status = 'active'
+         ) AS both_sides
+         GROUP BY counterparty, currency_code ORDER BY counterparty, currency_code",
+    )
+    .bind(broker)
+    .bind(broker)
+    .fetch_all(master)
+    .await
+    .map_err(failed)
+}

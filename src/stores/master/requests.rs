@@ -1,0 +1,323 @@
+//! `network_request` and its events. A change is applied only to the version that it was decided
+//! on, with its event, in the caller's transaction.
+
+mod row;
+
+use chrono::{DateTime, Utc};
+use sqlx::types::Json;
+use sqlx::{FromRow, MySql, MySqlConnection, MySqlPool, QueryBuilder};
+
+use super::failed;
+use crate::domain::canonical::Hash;
+use crate::domain::ids::{BrokerId, RequestId};
+use crate::domain::request::{Change, Request, RequestKind, RequestStatus};
+use crate::domain::request_event::Event;
+use crate::stores::StoreError;
+use crate::stores::sql::chunks;
+
+use row::{EventRow, RequestRow, request_columns};
+
+/// A change with its event sealed: what is written.
+#[derive(Clone, Debug)]
+pub struct Sealed {
+    pub request: Request,
+    pub event: Event,
+}
+
+/// Gives a change's event its place in the request's chain.
+#[must_use]
+pub fn seal(change: Change, actor: &str, now: DateTime<Utc>) -> Sealed {
+    let mut request = change.request;
+    let seq = request.event_seq + 1;
+    let event = Event::seal(
+        change.event,
+        request.id,
+        seq,
+        request.event_hash,
+        actor,
+        now,
+    );
+    request.event_seq = seq;
+    request.event_hash = event.hash();
+    Sealed { request, event }
+}
+
+/// # Errors
+/// The master's, or a row that can't be read.
+pub async fn get(master: &MySqlPool, id: RequestId) -> Result<Option<Request>, StoreError> {
+    let row: Option<RequestRow> = sqlx::query_as(concat!(
+        "SELECT ",
+        request_columns!(),
+        " FROM network_request WHERE request_id = ?"
+    ))
+    .bind(id.bits())
+    .fetch_optional(master)
+    .await
+    .map_err(failed)?;
+    row.map(RequestRow::read).transpose()
+}
+
+/// Inserts a new request with its first event.
+///
+/// # Errors
+/// The master's; a duplicate where the id is taken.
+pub async fn insert(tx: &mut MySqlConnection, sealed: &Sealed) -> Result<(), StoreError> {
+    let request = &sealed.request;
+    sqlx::query(concat!(
+        "INSERT INTO network_request (",
+        request_columns!(),
+        ") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    ))
+    .bind(request.id.bits())
+    .bind(request.author)
+    .bind(request.target)
+    .bind(request.broadcast)
+    .bind(request.kind.as_str())
+    .bind(request.status.as_str())
+    .bind(request.version)
+    .bind(request.currency.as_str())
+    .bind(request.amount.minor())
+    .bind(request.received_amount.map(crate::domain::money::Amount::minor))
+    .bind(&request.method)
+    .bind(&request.city_code)
+    .bind(&request.counterpart_uid)
+    .bind(&request.contact)
+    .bind(&request.note)
+    .bind(Json(&request.terms))
+    .bind(request.author_account.as_ref().map(Json))
+    .bind(request.counterparty_account.as_ref().map(Json))
+    .bind(request.deadline_at)
+    .bind(request.confirm_by)
+    .bind(request.proposal.map(|proposal| proposal.kind.as_str()))
+    .bind(request.proposal.map(|proposal| proposal.by))
+    .bind(request.saga_id)
+    .bind(request.reservation_saga_id)
+    .bind(request.proof_digest.map(bytes))
+    .bind(request.event_seq)
+    .bind(bytes(request.event_hash))
+    .bind(request.created_at)
+    .bind(request.accepted_at)
+    .bind(request.sent_at)
+    .bind(request.closed_at)
+    .bind(request.updated_at)
+    .execute(&mut *tx)
+    .await
+    .map_err(failed)?;
+    insert_events(tx, &[&sealed.event]).await
+}
+
+/// Writes a change where the request still has the version before it and the same saga owns it.
+/// Its event is the caller's to insert, with others of the same transaction. Gives whether it
+/// was applied.
+///
+/// # Errors
+/// The master's.
+pub async fn update(
+    tx: &mut MySqlConnection,
+    sealed: &Sealed,
+    owner: Option<uuid::Uuid>,
+) -> Result<bool, StoreError> {
+    let request = &sealed.request;
+    let done = sqlx::query(
+        "UPDATE network_request SET
+             target_broker_id = ?, status = ?, version = ?, received_amount = ?,
+             counterparty_account = ?, confirm_by = ?, proposal = ?, proposal_by = ?, saga_id = ?,
+             reservation_saga_id = ?, proof_digest = ?, event_seq = ?, event_hash = ?,
+             accepted_at = ?, sent_at = ?, closed_at = ?, updated_at = ?
+         WHERE request_id = ? AND version = ? AND saga_id <=> ?",
+    )
+    .bind(request.target)
+    .bind(request.status.as_str())
+    .bind(request.version)
+    .bind(
+        request
+            .received_amount
+            .map(crate::domain::money::Amount::minor),
+    )
+    .bind(request.counterparty_account.as_ref().map(Json))
+    .bind(request.confirm_by)
+    .bind(request.proposal.map(|proposal| proposal.kind.as_str()))
+    .bind(request.proposal.map(|proposal| proposal.by))
+    .bind(request.saga_id)
+    .bind(request.reservation_saga_id)
+    .bind(request.proof_digest.map(bytes))
+    .bind(request.event_seq)
+    .bind(bytes(request.event_hash))
+    .bind(request.accepted_at)
+    .bind(request.sent_at)
+    .bind(request.closed_at)
+    .bind(request.updated_at)
+    .bind(request.id.bits())
+    .bind(request.version - 1)
+    .bind(owner)
+    .execute(tx)
+    .await
+    .map_err(failed)?;
+    Ok(done.rows_affected() == 1)
+}
+
+/// # Errors
+/// The master's; a duplicate where an event of that seq is there.
+pub async fn insert_events(tx: &mut MySqlConnection, events: &[&Event]) -> Result<(), StoreError> {
+    let mut rest = events;
+    for size in chunks(events.len()) {
+        let (chunk, after) = rest.split_at(size);
+        rest = after;
+        let mut builder = QueryBuilder::<MySql>::new(
+            "INSERT INTO network_request_event (request_id, seq, kind, actor_broker_id, actor, at, \
+             payload, private, prev_hash, event_hash) ",
+        );
+        builder.push_values(chunk, |mut row, event| {
+            row.push_bind(event.request.bits())
+                .push_bind(event.seq)
+                .push_bind(event.kind.as_str())
+                .push_bind(event.actor_broker)
+                .push_bind(event.actor.clone())
+                .push_bind(event.at)
+                .push_bind(event.payload.clone())
+                .push_bind(event.private.clone())
+                .push_bind(bytes(event.prev_hash))
+                .push_bind(bytes(event.hash()));
+        });
+        builder.build().execute(&mut *tx).await.map_err(failed)?;
+    }
+    Ok(())
+}
+
+/// The events of a request in order, each with the hash that is stored for it.
+///
+/// # Errors
+/// The master's, or a row that can't be read.
+pub async fn events(master: &MySqlPool, id: RequestId) -> Result<Vec<(Event, Hash)>, StoreError> {
+    let rows: Vec<EventRow> = sqlx::query_as(
+        "SELECT request_id, seq, kind, actor_broker_id, actor, at, payload, private, prev_hash, event_hash
+         FROM network_request_event WHERE request_id = ? ORDER BY seq",
+    )
+    .bind(id.bits())
+    .fetch_all(master)
+    .await
+    .map_err(failed)?;
+    rows.into_iter().map(EventRow::read).collect()
+}
+
+/// Which requests a list shows.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Filter {
+    pub status: Option<RequestStatus>,
+    pub kind: Option<RequestKind>,
+}
+
+/// Where a page of a list ended: the next begins after it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct After {
+    pub created_at: DateTime<Utc>,
+    pub id: RequestId,
+}
+
+/// A broker's requests, newest first: those it made, those made to it, and open broadcasts of
+/// others. Three indexed reads, merged, so that a page costs the same however many there are.
+///
+/// # Errors
+/// The master's, or a row that can't be read.
+pub async fn list(
+    master: &MySqlPool,
+    broker: BrokerId,
+    filter: Filter,
+    after: Option<After>,
+    limit: u32,
+) -> Result<Vec<Request>, StoreError> {
+    let mut builder = QueryBuilder::<MySql>::new("");
+    for (number, mine) in [Mine::Author, Mine::Target, Mine::Broadcast]
+        .into_iter()
+        .enumerate()
+    {
+        builder.push(if number == 0 { "(" } else { " UNION ALL (" });
+        builder.push(concat!(
+            "SELECT ",
+            request_columns!(),
+            " FROM network_request WHERE "
+        ));
+        match mine {
+            Mine::Author => builder.push("author_broker_id = ").push_bind(broker),
+            Mine::Target => builder.push("target_broker_id = ").push_bind(broker),
+            Mine::Broadcast => builder
+                .push("broadcast = 1 AND status = 'pending' AND author_broker_id <> ")
+                .push_bind(broker),
+        };
+        if let Some(status) = filter.status {
+            builder.push(" AND status = ").push_bind(status.as_str());
+        }
+        if let Some(kind) = filter.kind {
+            builder.push(" AND type = ").push_bind(kind.as_str());
+        }
+        if let Some(after) = after {
+            builder
+                .push(" AND (created_at < ")
+                .push_bind(after.created_at)
+                .push(" OR (created_at = ")
+                .push_bind(after.created_at)
+                .push(" AND request_id < ")
+                .push_bind(after.id.bits())
+                .push("))");
+        }
+        builder
+            .push(" ORDER BY created_at DESC, request_id DESC LIMIT ")
+            .push_bind(limit)
+            .push(")");
+    }
+    builder
+        .push(" ORDER BY created_at DESC, request_id DESC LIMIT ")
+        .push_bind(limit);
+    let rows: Vec<RequestRow> = builder
+        .build_query_as()
+        .fetch_all(master)
+        .await
+        .map_err(failed)?;
+    rows.into_iter().map(RequestRow::read).collect()
+}
+
+#[derive(Clone, Copy)]
+enum Mine {
+    Author,
+    Target,
+    Broadcast,
+}
+
+/// Requests whose deadline has passed before anything was sent, oldest deadline first.
+///
+/// # Errors
+/// The master's, or a row that can't be read.
+pub async fn overdue(
+    master: &MySqlPool,
+    now: DateTime<Utc>,
+    limit: u32,
+) -> Result<Vec<RequestId>, StoreError> {
+    #[derive(FromRow)]
+    struct Id {
+        request_id: u64,
+    }
+    let rows: Vec<Id> = sqlx::query_as(
+        "(SELECT request_id, deadline_at FROM network_request
+          WHERE status = 'pending' AND deadline_at <= ? ORDER BY deadline_at, request_id LIMIT ?)
+         UNION ALL
+         (SELECT request_id, deadline_at FROM network_request
+          WHERE status = 'accepted' AND deadline_at <= ? ORDER BY deadline_at, request_id LIMIT ?)
+         ORDER BY deadline_at, request_id LIMIT ?",
+    )
+    .bind(now)
+    .bind(limit)
+    .bind(now)
+    .bind(limit)
+    .bind(limit)
+    .fetch_all(master)
+    .await
+    .map_err(failed)?;
+    Ok(rows
+        .into_iter()
+        .map(|row| RequestId::from_bits(row.request_id))
+        .collect())
+}
+
+fn bytes(hash: Hash) -> Vec<u8> {
+    hash.0.to_vec()
+}
