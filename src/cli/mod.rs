@@ -4,7 +4,9 @@ mod config;
 mod dev;
 mod down;
 mod ids;
+mod logging;
 mod migrate;
+mod worker;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -41,6 +43,7 @@ enum Command {
     Down(down::Args),
     Config(config::Args),
     Migrate(migrate::Args),
+    Worker(worker::Args),
     Ids(ids::Args),
 }
 
@@ -93,6 +96,7 @@ pub fn main() -> ExitCode {
             Command::Down(args) => down::run(&args).await,
             Command::Config(args) => config::run(&args),
             Command::Migrate(args) => migrate::run(&args).await,
+            Command::Worker(args) => worker::run(args).await,
             Command::Ids(args) => ids::run(&args),
         }
     });
@@ -110,4 +114,16 @@ pub fn main() -> ExitCode {
 fn print(document: &str) {
     use std::io::Write as _;
     let _ = writeln!(std::io::stdout(), "{}", document.trim_end());
+}
+
+/// Waits for SIGTERM or SIGINT.
+async fn until_asked_to_end() -> std::io::Result<()> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    Ok(())
 }

@@ -3,4 +3,5 @@
 
 pub mod announce;
 pub mod lanes;
+pub mod network;
 pub mod saga;

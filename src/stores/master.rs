@@ -1,11 +1,13 @@
 //! The master database: the network's own tables.
 
 pub mod alerts;
+pub mod currencies;
 pub mod feed;
 pub mod idempotency;
 pub mod obligations;
 pub mod requests;
 pub mod sagas;
+pub mod standing;
 
 use sqlx::{MySql, MySqlPool, Transaction};
 

@@ -201,22 +201,21 @@ async fn of_a_hold_and_its_burn_exactly_one_wins_and_both_know_which() {
     let ledger = shared();
     for round in 0..40 {
         let hold = hold();
-        let held = {
+        let landing = {
             let (ledger, hold) = (ledger.clone(), hold.clone());
             async move { ledger.hold(&hold).await.unwrap() }
         };
-        let burned = {
+        let burning = {
             let (ledger, hold) = (ledger.clone(), hold.clone());
             async move { ledger.burn(&hold).await.unwrap() }
         };
-        let (held, burned) = if round % 2 == 0 {
-            let (held, burned) = (tokio::spawn(held), tokio::spawn(burned));
-            (held.await.unwrap(), burned.await.unwrap())
+        let (landing, burning) = if round % 2 == 0 {
+            (tokio::spawn(landing), tokio::spawn(burning))
         } else {
-            let (burned, held) = (tokio::spawn(burned), tokio::spawn(held));
-            (held.await.unwrap(), burned.await.unwrap())
+            let burning = tokio::spawn(burning);
+            (tokio::spawn(landing), burning)
         };
-        let expected = match (held, burned) {
+        let expected = match (landing.await.unwrap(), burning.await.unwrap()) {
             (HoldOutcome::Held, BurnOutcome::Landed) => HELD,
             (HoldOutcome::NeverLands, BurnOutcome::Burned) => NOTHING,
             other => panic!("{other:?}"),
@@ -347,10 +346,10 @@ async fn what_is_written_is_found_again() {
         .await
         .unwrap();
     assert_eq!(found[1], None);
-    let (post, held) = (found[0].clone().unwrap(), found[2].clone().unwrap());
-    assert_eq!(held.kind, TransferKind::Hold);
+    let (post, landed) = (found[0].clone().unwrap(), found[2].clone().unwrap());
+    assert_eq!(landed.kind, TransferKind::Hold);
     assert_eq!(post.kind, TransferKind::Post(hold.id));
-    for record in [&held, &post] {
+    for record in [&landed, &post] {
         assert_eq!(record.debit, account_id(&hold.debit));
         assert_eq!(record.credit, account_id(&hold.credit));
         assert_eq!(record.amount, u128::from(hold.amount));
@@ -358,7 +357,7 @@ async fn what_is_written_is_found_again() {
         assert_eq!(record.code, TransferCode::Obligation.number());
         assert_eq!(record.ledger, hold.ledger);
     }
-    assert!(held.at < post.at);
+    assert!(landed.at < post.at);
 
     let broker = |name: &AccountName| match name.owner() {
         AccountOwner::Position(id) => id.as_str().parse::<u64>().unwrap(),

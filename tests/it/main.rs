@@ -1,7 +1,12 @@
 //! All integration tests in one binary, on real servers.
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test that panics has failed, which is what it is for"
+)]
 
 mod harness;
 mod ids;
 mod ledger;
 mod migrate;
+mod network;
 mod stack;
