@@ -6,6 +6,7 @@ mod down;
 mod ids;
 mod logging;
 mod migrate;
+mod verify;
 mod worker;
 
 use std::path::PathBuf;
@@ -45,6 +46,7 @@ enum Command {
     Migrate(migrate::Args),
     Worker(worker::Args),
     Ids(ids::Args),
+    Verify(verify::Args),
 }
 
 /// The configuration file, for the subcommands that need one.
@@ -98,6 +100,7 @@ pub fn main() -> ExitCode {
             Command::Migrate(args) => migrate::run(&args).await,
             Command::Worker(args) => worker::run(args).await,
             Command::Ids(args) => ids::run(&args),
+            Command::Verify(args) => verify::run(&args),
         }
     });
     match outcome {

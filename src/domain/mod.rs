@@ -4,6 +4,8 @@ pub mod account;
 pub mod book;
 pub mod canonical;
 pub mod chain;
+pub mod chain_export;
+pub mod chain_verify;
 pub mod ids;
 pub mod ledger;
 pub mod money;

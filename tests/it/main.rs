@@ -10,3 +10,4 @@ mod ledger;
 mod migrate;
 mod network;
 mod stack;
+mod verify;
