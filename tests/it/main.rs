@@ -7,8 +7,11 @@
 mod access;
 mod books;
 mod harness;
+mod ids;
+mod ledger;
 mod migrate;
 mod network;
 mod provisioning;
 mod reconcile;
 mod stack;
+mod verify;
