@@ -7,4 +7,5 @@
 mod harness;
 mod migrate;
 mod network;
+mod saga;
 mod stack;
