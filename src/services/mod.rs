@@ -2,6 +2,12 @@
 //! transaction.
 
 pub mod announce;
+pub mod auth;
 pub mod lanes;
 pub mod network;
 pub mod saga;
+pub mod team;
+pub mod uploads;
+
+pub use crate::stores::StoreError;
+pub use crate::stores::master::idempotency::Intention;

@@ -1,5 +1,6 @@
 //! The master database: the network's own tables.
 
+pub mod access;
 pub mod alerts;
 pub mod currencies;
 pub mod feed;
@@ -8,6 +9,7 @@ pub mod obligations;
 pub mod requests;
 pub mod sagas;
 pub mod standing;
+pub mod uploads;
 
 use sqlx::{MySql, MySqlPool, Transaction};
 
