@@ -13,5 +13,6 @@ mod migrate;
 mod network;
 mod provisioning;
 mod reconcile;
+mod saga;
 mod stack;
 mod verify;
