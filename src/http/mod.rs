@@ -53,16 +53,16 @@ pub fn routes() -> Routes {
 )]
 struct Document;
 
-/// The API's description (OpenAPI 3.1).
+/// The API's description (`OpenAPI` 3.1).
 #[must_use]
 pub fn openapi() -> utoipa::openapi::OpenApi {
     described(routes()).1
 }
 
 fn described(routes: Routes) -> (Router<AppState>, utoipa::openapi::OpenApi) {
-    let (router, api) = routes.into_router().split_for_parts();
+    let (router, paths) = routes.into_router().split_for_parts();
     let mut document = Document::openapi();
-    document.merge(api);
+    document.merge(paths);
     let bearer = HttpBuilder::new()
         .scheme(HttpAuthScheme::Bearer)
         .bearer_format("JWT")
@@ -75,7 +75,6 @@ fn described(routes: Routes) -> (Router<AppState>, utoipa::openapi::OpenApi) {
 }
 
 /// The whole application: routes, documentation, and the layers around them.
-#[must_use]
 pub fn app(state: AppState) -> Router {
     // Before the first request, or what is measured until then is lost.
     let _ = recorder();
