@@ -14,6 +14,12 @@ toolchain=$cache/toolchain-tb$tb_version-zig$zig_version
 say() { printf 'set-up: %s\n' "$*"; }
 fail() { printf 'set-up: %s\n' "$*" >&2; exit 1; }
 
+# What must not stay behind, however this ends.
+scratch=()
+clean_up() { [ ${#scratch[@]} = 0 ] || rm -rf "${scratch[@]}"; }
+trap clean_up EXIT
+trap 'exit 130' INT TERM HUP
+
 have_libclang() {
     ls /usr/lib/llvm-*/lib/libclang*.so* /usr/lib/*/libclang*.so* 2>/dev/null | grep -q . \
         || [ -n "${LIBCLANG_PATH:-}" ]
@@ -23,6 +29,7 @@ have_mariadb() { command -v mariadbd >/dev/null || [ -x /usr/sbin/mariadbd ]; }
 
 missing_packages() {
     command -v gcc >/dev/null || echo gcc
+    command -v make >/dev/null || echo make
     command -v python3 >/dev/null || echo python3
     { python3 -m pip --version >/dev/null 2>&1; } || echo python3-pip
     have_libclang || echo libclang-dev
@@ -44,11 +51,14 @@ install_packages() {
     say "installing $packages"
     export DEBIAN_FRONTEND=noninteractive
     # A package's own service must not start: the stack runs private instances only.
-    local policy=/usr/sbin/policy-rc.d made=
-    if [ ! -e $policy ]; then printf '#!/bin/sh\nexit 101\n' >$policy; chmod +x $policy; made=1; fi
+    local policy=/usr/sbin/policy-rc.d
+    if [ ! -e $policy ]; then
+        scratch+=("$policy")
+        printf '#!/bin/sh\nexit 101\n' >$policy
+        chmod +x $policy
+    fi
     local log=$cache/apt.log status=0
     { apt-get update -qq && apt-get install -y --no-install-recommends $packages; } >"$log" 2>&1 || status=$?
-    [ -n "$made" ] && rm -f $policy
     [ "$status" = 0 ] || { tail -20 "$log" >&2; fail "apt-get failed; its whole output is in $log"; }
 }
 
@@ -57,13 +67,13 @@ install_zig() {
     say "fetching zig $zig_version (PyPI: ziglang)"
     local work
     work=$(mktemp -d "$cache/zig.XXXXXX")
+    scratch+=("$work")
     python3 -m pip download --quiet --no-deps --disable-pip-version-check -d "$work" "ziglang==$zig_version"
     python3 -m zipfile -e "$work"/ziglang-*.whl "$work/wheel"
     chmod +x "$work/wheel/ziglang/zig"
     rm -rf "$toolchain/ziglang"
     mv "$work/wheel/ziglang" "$toolchain/ziglang"
     ln -sfn ziglang/zig "$toolchain/zig"
-    rm -rf "$work"
 }
 
 # cargo keeps the unpacked sources of a crate in its own registry folder.
@@ -82,6 +92,7 @@ build_tigerbeetle() {
     local source work log=$cache/tigerbeetle-build.log
     source=$(cd "$root" && sys_crate_source)
     work=$(mktemp -d "$cache/tigerbeetle.XXXXXX")
+    scratch+=("$work")
     cp -r "$source" "$work/tigerbeetle"
     (
         cd "$work/tigerbeetle"
@@ -89,7 +100,13 @@ build_tigerbeetle() {
             "-Dconfig-release=$tb_version" "-Dconfig-release-client-min=$tb_version" "-Dgit-commit=$tb_commit"
     ) >"$log" 2>&1 || { tail -20 "$log" >&2; fail "TigerBeetle did not build; the whole output is in $log"; }
     mv "$work/tigerbeetle/tigerbeetle" "$toolchain/tigerbeetle"
-    rm -rf "$work"
+}
+
+# A minimal toolchain comes without the two that `make lint` runs.
+install_lint_tools() {
+    cargo fmt --version >/dev/null 2>&1 && cargo clippy --version >/dev/null 2>&1 && return
+    command -v rustup >/dev/null || fail "rustfmt and clippy are missing: install them with your Rust toolchain"
+    rustup component add rustfmt clippy
 }
 
 command -v cargo >/dev/null || fail "no Rust toolchain: install one (1.95 or newer, from rustup) and run again"
@@ -97,6 +114,7 @@ mkdir -p "$cache" "$toolchain/zig-cache" "$root/.local"
 exec 9>"$cache/setup.lock"
 if command -v flock >/dev/null; then flock 9; fi
 install_packages
+install_lint_tools
 install_zig
 ln -sfn "$toolchain" "$root/.local/toolchain"
 (cd "$root" && cargo fetch --locked --quiet)

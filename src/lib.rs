@@ -5,6 +5,7 @@
 //! layer but the domain may be handed.
 #![forbid(unsafe_code)]
 
+pub mod app;
 pub mod cli;
 pub mod config;
 pub mod domain;
@@ -13,6 +14,7 @@ pub mod runtime;
 pub mod services;
 pub mod stack;
 pub mod stores;
+pub mod workers;
 
 /// The one `TigerBeetle` release that the client library speaks.
 pub const TIGERBEETLE_RELEASE: &str = "0.16.78";

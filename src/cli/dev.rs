@@ -15,7 +15,8 @@ use crate::stack::{
 /// data under one folder, on free loopback ports, and looks after them until
 /// Ctrl-C: one that dies is brought back. When all answer, the folder holds
 /// settlenet.toml (a configuration that fits) and stack.json (what runs where).
-/// The servers' programs come from `make setup`.
+/// The servers' programs come from `make setup`; SETTLENET_TIGERBEETLE names
+/// another TigerBeetle binary.
 ///
 /// The folder's control.sock takes orders, one line each: status, stop NAME,
 /// kill NAME, start NAME, pause NAME, resume NAME, hold, shutdown; the names are

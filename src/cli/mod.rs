@@ -3,8 +3,10 @@
 mod config;
 mod dev;
 mod down;
+mod logging;
 mod migrate;
 pub mod settings;
+mod worker;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -41,6 +43,7 @@ enum Command {
     Down(down::Args),
     Config(config::Args),
     Migrate(migrate::Args),
+    Worker(worker::Args),
 }
 
 /// The configuration file, for the subcommands that need one.
@@ -92,6 +95,7 @@ pub fn main() -> ExitCode {
             Command::Down(args) => down::run(&args).await,
             Command::Config(args) => config::run(&args),
             Command::Migrate(args) => migrate::run(&args).await,
+            Command::Worker(args) => worker::run(args).await,
         }
     });
     match outcome {
@@ -108,4 +112,16 @@ pub fn main() -> ExitCode {
 fn print(document: &str) {
     use std::io::Write as _;
     let _ = writeln!(std::io::stdout(), "{}", document.trim_end());
+}
+
+/// Waits for SIGTERM or SIGINT.
+async fn until_asked_to_end() -> std::io::Result<()> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    Ok(())
 }

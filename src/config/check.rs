@@ -52,7 +52,7 @@ impl Config {
             return Err(wrong(
                 "servers",
                 "none".into(),
-                "at least one server".into(),
+                "at least one server, as [servers.NAME] with its url".into(),
             ));
         }
         for (name, server) in &self.servers {
@@ -60,6 +60,25 @@ impl Config {
             let key = format!("servers.{name}.max_connections");
             within(&key, server.max_connections, 1..=10_000)?;
         }
+        self.check_pools_and_ledger()?;
+        self.check_auth()?;
+        self.check_saga()?;
+        within(
+            "network.confirm_by_s",
+            self.network.confirm_by_s.0,
+            60..=365 * DAY,
+        )?;
+        if let Err(error) = self.log.level.parse::<tracing_subscriber::EnvFilter>() {
+            return Err(wrong(
+                "log.level",
+                format!("{:?}", self.log.level),
+                format!("error, warn, info, debug, trace, or directives ({error})"),
+            ));
+        }
+        Ok(())
+    }
+
+    fn check_pools_and_ledger(&self) -> Result<(), ConfigError> {
         let pools = &self.pools;
         within("pools.max_pools", pools.max_pools, 1..=100_000)?;
         within(
@@ -93,7 +112,10 @@ impl Config {
             self.tigerbeetle.timeout_ms.0,
             100..=120_000,
         )?;
+        Ok(())
+    }
 
+    fn check_auth(&self) -> Result<(), ConfigError> {
         let auth = &self.auth;
         text("auth.issuer", &auth.issuer)?;
         text("auth.audience", &auth.audience)?;
@@ -113,7 +135,10 @@ impl Config {
         if let Some(outside) = &auth.outside {
             self.check_outside(outside)?;
         }
+        Ok(())
+    }
 
+    fn check_saga(&self) -> Result<(), ConfigError> {
         let saga = &self.saga;
         within("saga.lease_ms", saga.lease_ms.0, 500..=600_000)?;
         within("saga.max_retries", saga.max_retries, 0..=1_000)?;
@@ -127,19 +152,8 @@ impl Config {
         within("saga.concurrency", saga.concurrency, 1..=10_000)?;
         within("saga.claim_batch", saga.claim_batch, 1..=10_000)?;
         within("saga.append_batch", saga.append_batch, 1..=10_000)?;
+        within("saga.finish_batch", saga.finish_batch, 1..=10_000)?;
 
-        within(
-            "network.confirm_by_s",
-            self.network.confirm_by_s.0,
-            60..=365 * DAY,
-        )?;
-        if let Err(error) = self.log.level.parse::<tracing_subscriber::EnvFilter>() {
-            return Err(wrong(
-                "log.level",
-                format!("{:?}", self.log.level),
-                format!("error, warn, info, debug, trace, or directives ({error})"),
-            ));
-        }
         Ok(())
     }
 
@@ -174,7 +188,7 @@ fn wrong(key: &str, found: String, allowed: String) -> ConfigError {
     }
 }
 
-fn within<T: PartialOrd + Display>(
+fn within<T: Copy + PartialOrd + Display>(
     key: &str,
     value: T,
     allowed: RangeInclusive<T>,

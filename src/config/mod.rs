@@ -11,6 +11,8 @@ mod check;
 mod error;
 mod print;
 mod source;
+#[cfg(test)]
+mod tests;
 mod values;
 
 use std::collections::BTreeMap;
@@ -21,6 +23,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::domain::access::Role;
+use crate::domain::terms::DefaultTerms;
 
 pub use error::ConfigError;
 pub use values::{ClusterId, Millis, Seconds, SecretUrl};
@@ -224,8 +227,10 @@ pub struct Saga {
     pub concurrency: usize,
     /// Sagas taken by one claim.
     pub claim_batch: u32,
-    /// Entries appended to one book by one commit.
+    /// Jobs of one book that are appended in one commit.
     pub append_batch: usize,
+    /// Sagas that end in one commit.
+    pub finish_batch: usize,
 }
 
 /// Rules of the network that its operator may set.
@@ -235,31 +240,8 @@ pub struct Network {
     /// How long after `sent` the target has to confirm before an arbiter may be
     /// asked.
     pub confirm_by_s: Seconds,
+    /// Who owes whom when a request states no terms of its own, by scenario.
     pub terms: DefaultTerms,
-}
-
-/// Who owes whom when the parties state no terms of their own, by scenario.
-#[derive(Debug, Clone, Deserialize, Serialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct DefaultTerms {
-    pub send: ObligationDefault,
-    /// A send that names a client of the target.
-    pub send_to_client: ObligationDefault,
-    pub receive: ObligationDefault,
-    /// A receive that names a client of the target.
-    pub receive_from_client: ObligationDefault,
-    /// An order; its counterparty is the executor.
-    pub collect: ObligationDefault,
-    pub payout: ObligationDefault,
-}
-
-/// The direction of the obligation that a completed request leaves.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ObligationDefault {
-    AuthorOwes,
-    CounterpartyOwes,
-    None,
 }
 
 /// Logging, to standard error.
@@ -342,11 +324,12 @@ impl Default for Saga {
             lease_ms: Millis(10_000),
             max_retries: 5,
             backoff_base_ms: Millis(200),
-            backoff_max_ms: Millis(60_000),
+            backoff_max_ms: Millis(10_000),
             poll_ms: Millis(500),
             concurrency: 64,
             claim_batch: 32,
-            append_batch: 128,
+            append_batch: 64,
+            finish_batch: 64,
         }
     }
 }
@@ -356,19 +339,6 @@ impl Default for Network {
         Self {
             confirm_by_s: Seconds(3 * 24 * 3600),
             terms: DefaultTerms::default(),
-        }
-    }
-}
-
-impl Default for DefaultTerms {
-    fn default() -> Self {
-        Self {
-            send: ObligationDefault::AuthorOwes,
-            send_to_client: ObligationDefault::CounterpartyOwes,
-            receive: ObligationDefault::CounterpartyOwes,
-            receive_from_client: ObligationDefault::AuthorOwes,
-            collect: ObligationDefault::AuthorOwes,
-            payout: ObligationDefault::AuthorOwes,
         }
     }
 }
@@ -409,6 +379,7 @@ impl Config {
         tree.overlay(environment)?;
         tree.resolve_secret_files()?;
         tree.resolve_paths();
+        tree.add_required_sections();
         let config: Self = tree.deserialize()?;
         config.check()?;
         Ok(config)

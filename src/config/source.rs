@@ -148,6 +148,16 @@ impl Tree {
         }
     }
 
+    /// Adds the sections that have keys without a default, so that a missing one
+    /// is told by the key that it lacks.
+    pub fn add_required_sections(&mut self) {
+        for section in ["master", "servers", "postgres"] {
+            self.root
+                .entry(section.to_owned())
+                .or_insert_with(|| Node::Table(BTreeMap::new()));
+        }
+    }
+
     pub fn deserialize<'de, T: Deserialize<'de>>(self) -> Result<T, ConfigError> {
         T::deserialize(Node::Table(self.root)).map_err(ConfigError::from)
     }
@@ -187,6 +197,14 @@ fn put(table: &mut BTreeMap<String, Node>, keys: &[String], leaf: Node) -> Resul
     }
 }
 
+/// Where a table comes from: where its first value does.
+fn first_place(table: &BTreeMap<String, Node>) -> Option<Place> {
+    table.values().find_map(|node| match node {
+        Node::Leaf { place, .. } => Some(place.clone()),
+        Node::Table(inner) => first_place(inner),
+    })
+}
+
 /// A file's name as its mention means it.
 fn beside(place: &Place, name: &str) -> PathBuf {
     match place {
@@ -199,11 +217,7 @@ fn resolve_url_file(section: &str, table: &mut BTreeMap<String, Node>) -> Result
     let (name, place) = match table.remove("url_file") {
         None => return Ok(()),
         Some(Node::Leaf {
-            value: Value::Text(name),
-            place,
-        }) => (name, place),
-        Some(Node::Leaf {
-            value: Value::Toml(toml::Value::String(name)),
+            value: Value::Text(name) | Value::Toml(toml::Value::String(name)),
             place,
         }) => (name, place),
         Some(_) => {
@@ -267,9 +281,14 @@ impl<'de> Deserializer<'de> for Node {
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
         let (value, place) = match self {
             Self::Table(table) => {
-                return visitor.visit_map(Entries {
+                let place = first_place(&table);
+                let told = visitor.visit_map(Entries {
                     rest: table.into_iter(),
                     next: None,
+                });
+                return told.map_err(|fault: Fault| match place {
+                    Some(place) => fault.at(&place, "a table"),
+                    None => fault,
                 });
             }
             Self::Leaf { value, place } => (value, place),

@@ -14,6 +14,7 @@
 mod change;
 mod saga_moves;
 mod transitions;
+mod words;
 
 pub use change::{Change, Decision, Refusal};
 pub use saga_moves::Booked;

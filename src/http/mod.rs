@@ -83,7 +83,13 @@ pub fn app(state: AppState) -> Router {
         .merge(SwaggerUi::new("/docs").url("/openapi.json", document))
         .fallback(nothing_here)
         .method_not_allowed_fallback(not_this_method);
-    layers::around(router, &state).with_state(state)
+    layers::around(
+        router,
+        &state.config,
+        state.clock.clone(),
+        state.entropy.clone(),
+    )
+    .with_state(state)
 }
 
 async fn nothing_here() -> Problem {

@@ -4,8 +4,10 @@
 pub mod announce;
 pub mod auth;
 pub mod lanes;
+pub mod network;
 pub mod saga;
 pub mod team;
+pub mod uploads;
 
 pub use crate::stores::StoreError;
 pub use crate::stores::master::idempotency::Intention;

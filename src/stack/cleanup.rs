@@ -12,7 +12,7 @@ use super::layout::{FolderLock, Layout, LayoutError};
 use super::server::ServerName;
 
 /// Between the last thing that a supervisor says and its end.
-const LOCK_LIMIT: Duration = Duration::from_secs(60);
+const LOCK_LIMIT: Duration = Duration::from_mins(1);
 
 #[derive(Debug, thiserror::Error)]
 pub enum DownError {

@@ -24,7 +24,7 @@ const START_LIMIT: Duration = Duration::from_secs(90);
 const STOP_LIMIT: Duration = Duration::from_secs(20);
 /// How often a server may die unasked within [`RESTART_WINDOW`].
 const RESTARTS: usize = 5;
-const RESTART_WINDOW: Duration = Duration::from_secs(60);
+const RESTART_WINDOW: Duration = Duration::from_mins(1);
 const PROBE_PERIOD: Duration = Duration::from_millis(50);
 /// How many ports a first start tries, should another process be quicker.
 const PORT_TRIES: usize = 5;
@@ -322,18 +322,12 @@ impl Keeper {
         match order {
             Order::Start => false,
             Order::Pause => {
-                process
-                    .family()
-                    .into_iter()
-                    .for_each(|p| p.signal(Signal::STOP));
+                signal_family(process, Signal::STOP);
                 self.set(ServerState::Paused, Some(process.pid), None);
                 false
             }
             Order::Resume => {
-                process
-                    .family()
-                    .into_iter()
-                    .for_each(|p| p.signal(Signal::CONT));
+                signal_family(process, Signal::CONT);
                 self.set(ServerState::Running, Some(process.pid), None);
                 false
             }
@@ -344,10 +338,7 @@ impl Keeper {
                 true
             }
             Order::Kill => {
-                process
-                    .family()
-                    .into_iter()
-                    .for_each(|p| p.signal(Signal::KILL));
+                signal_family(process, Signal::KILL);
                 let _ = child.wait().await;
                 self.forget();
                 self.set(ServerState::Stopped, None, Some("killed by order".into()));
@@ -405,14 +396,20 @@ fn pid_file(home: &Path) -> PathBuf {
 
 /// Ends a process: asks, waits, and kills it if it does not follow.
 async fn end(name: ServerName, process: ProcessId) {
-    let family = process.family();
     // A paused process would not hear anything but SIGKILL.
-    family.iter().for_each(|p| p.signal(Signal::CONT));
+    signal_family(process, Signal::CONT);
     process.signal(name.stop_signal());
     if !process.gone_within(STOP_LIMIT).await {
         say(&format!("{name} does not end by itself; killing it"));
-        family.iter().for_each(|p| p.signal(Signal::KILL));
+        signal_family(process, Signal::KILL);
         process.gone_within(STOP_LIMIT).await;
+    }
+}
+
+/// To the process and all that it started.
+fn signal_family(process: ProcessId, signal: Signal) {
+    for member in process.family() {
+        member.signal(signal);
     }
 }
 

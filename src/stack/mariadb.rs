@@ -8,7 +8,7 @@ use secrecy::ExposeSecret as _;
 use sqlx::Connection as _;
 use sqlx::mysql::{MySqlConnectOptions, MySqlConnection};
 
-use super::server::{Instance, Launch, ServerError, find_program};
+use super::server::{Instance, Launch, ServerError, find_program, rename};
 
 /// The account that clients use, from the loopback only.
 pub(super) const USER: &str = "settlenet";
@@ -43,7 +43,7 @@ pub(super) async fn prepare(server: &Instance) -> Result<(), ServerError> {
             "--skip-name-resolve".into(),
         ];
         server.run(&program("mariadb-install-db")?, &args).await?;
-        server.rename(&scratch, &data)?;
+        rename(&scratch, &data)?;
     }
     write_init_file(server)
 }

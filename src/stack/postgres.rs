@@ -7,7 +7,7 @@ use secrecy::ExposeSecret as _;
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgSslMode};
 use sqlx::{AssertSqlSafe, Connection as _};
 
-use super::server::{Instance, Launch, ServerError, find_program};
+use super::server::{Instance, Launch, ServerError, find_program, rename};
 
 /// The role that clients use, and the database that they find.
 pub(super) const USER: &str = "settlenet";
@@ -53,7 +53,7 @@ pub(super) async fn prepare(server: &Instance) -> Result<(), ServerError> {
         "--locale=C.UTF-8".into(),
     ];
     server.run(&program("initdb")?, &args).await?;
-    server.rename(&scratch, &data)
+    rename(&scratch, &data)
 }
 
 pub(super) fn launch(server: &Instance, port: u16) -> Result<Launch, ServerError> {

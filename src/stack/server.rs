@@ -235,13 +235,14 @@ impl Instance {
         self.hand_over(&path)?;
         Ok(path)
     }
+}
 
-    pub fn rename(&self, from: &Path, to: &Path) -> Result<(), ServerError> {
-        std::fs::rename(from, to).map_err(|source| ServerError::File {
-            path: to.into(),
-            source,
-        })
-    }
+/// Puts what is complete in its place.
+pub(super) fn rename(from: &Path, to: &Path) -> Result<(), ServerError> {
+    std::fs::rename(from, to).map_err(|source| ServerError::File {
+        path: to.into(),
+        source,
+    })
 }
 
 /// `program` on the PATH or in one of `folders`.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::net::TcpStream;
 
-use super::server::{Instance, Launch, ServerError, find_program};
+use super::server::{Instance, Launch, ServerError, find_program, rename};
 
 pub(super) const CLUSTER_ID: u128 = 0;
 
@@ -59,7 +59,7 @@ pub(super) async fn prepare(server: &Instance) -> Result<(), ServerError> {
         scratch.clone().into(),
     ];
     server.run(&program()?, &args).await?;
-    server.rename(&scratch, &data)
+    rename(&scratch, &data)
 }
 
 /// Another release would accept no session, and clients would wait for ever.

@@ -2,11 +2,14 @@
 
 pub mod access;
 pub mod alerts;
+pub mod currencies;
 pub mod feed;
 pub mod idempotency;
 pub mod obligations;
 pub mod requests;
 pub mod sagas;
+pub mod standing;
+pub mod uploads;
 
 use sqlx::{MySql, MySqlPool, Transaction};
 

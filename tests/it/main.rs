@@ -1,6 +1,11 @@
 //! All integration tests in one binary, on real servers.
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test that panics has failed, which is what it is for"
+)]
 
 mod access;
 mod harness;
 mod migrate;
+mod network;
 mod stack;

@@ -1,6 +1,4 @@
 //! Logging in, tokens, teams and the edge of the API, through the real router on a real master.
-#![expect(clippy::unwrap_used, reason = "a test that can't be set up fails")]
-
 mod edge;
 mod keys;
 mod login;

@@ -78,7 +78,12 @@ async fn only_our_own_tokens_are_taken() {
     };
     let hmac = |secret: &[u8]| {
         let header = header(Algorithm::HS256, &kid);
-        encode(&header, &claims(), &EncodingKey::from_secret(secret).unwrap()).unwrap()
+        encode(
+            &header,
+            &claims(),
+            &EncodingKey::from_secret(secret).unwrap(),
+        )
+        .unwrap()
     };
     let valid = sign(&claims());
     let status = async |token: &str| {

@@ -1,13 +1,18 @@
 //! What tests stand on: real servers, databases of their own, and numbers that
 //! no other test draws.
 
-// Each is for tests to come as well.
-#![allow(dead_code, unused_imports)]
+#![allow(
+    dead_code,
+    unused_imports,
+    reason = "a harness offers more than the tests of one day use"
+)]
 
 mod databases;
 mod draw;
 mod servers;
+mod world;
 
 pub use databases::Databases;
 pub use draw::{broker_ids, ledger};
 pub use servers::{PrivateStack, Stack, own_folder, private_stack, program, stack, until};
+pub use world::{World, proof, start};

@@ -1,0 +1,21 @@
+# What a person types. Each target works on a fresh checkout and can be run
+# again, in any order, and beside another.
+
+.PHONY: setup test lint down
+
+# Installs what is missing (as root; otherwise says what), and builds TigerBeetle.
+setup:
+	scripts/setup.sh
+
+# All tests on private servers of their own, which end by themselves.
+test: setup
+	cargo test --locked --no-fail-fast
+
+lint: setup
+	cargo fmt --check
+	cargo clippy --locked --all-targets -- -D warnings
+
+# Stops what was left running in this checkout; the data stays. Where there is
+# no stack there is nothing to build for.
+down:
+	[ ! -d .local/dev ] || cargo run --quiet --locked -- down

@@ -1,0 +1,142 @@
+//! Puts the parts together as the configuration says: what every process of the product runs on.
+
+use std::sync::Arc;
+
+use sqlx::ConnectOptions as _;
+use sqlx::mysql::{MySqlConnectOptions, MySqlPoolOptions};
+
+use crate::config::Config;
+use crate::runtime::{Clock, Entropy};
+use crate::services::network::{NetworkRules, NetworkService};
+use crate::services::saga::{SagaEngine, SagaLimits, Systems};
+use crate::stores::StoreError;
+use crate::stores::ledger::{Ledger, LedgerConfig, LedgerError};
+use crate::stores::master::currencies::CurrencyRegistry;
+use crate::stores::router::{PoolLimits, Router, ServerUrl};
+
+/// The services of one process.
+#[derive(Clone)]
+pub struct App {
+    pub systems: Systems,
+    pub currencies: Arc<CurrencyRegistry>,
+    pub engine: SagaEngine,
+    pub network: NetworkService,
+}
+
+/// Why the parts can't be put together.
+#[derive(Debug, thiserror::Error)]
+pub enum AppError {
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
+}
+
+impl App {
+    /// Connects to nothing yet: what is away is found when it is first needed, and `/readyz`
+    /// names it.
+    ///
+    /// # Errors
+    /// An address that can't be read.
+    pub fn assemble(config: &Config, clock: Clock, entropy: Entropy) -> Result<Self, AppError> {
+        let ledger = Ledger::connect(&ledger_config(config))?;
+        Self::on_ledger(config, ledger, clock, entropy)
+    }
+
+    /// As [`Self::assemble`], on a ledger client that the process has already: it may have few.
+    ///
+    /// # Errors
+    /// An address that can't be read.
+    pub fn on_ledger(
+        config: &Config,
+        ledger: Ledger,
+        clock: Clock,
+        entropy: Entropy,
+    ) -> Result<Self, AppError> {
+        let master = master_pool(config)?;
+        let servers = config.servers.iter().map(|(name, server)| ServerUrl {
+            name: name.clone(),
+            url: server.url.expose().to_owned(),
+            max_connections: server.max_connections,
+        });
+        let limits = PoolLimits {
+            max_pools: config.pools.max_pools,
+            connections_per_pool: config.pools.per_pool_connections,
+            acquire_timeout: config.pools.acquire_timeout_ms.duration(),
+            ..PoolLimits::default()
+        };
+        let systems = Systems {
+            router: Arc::new(Router::new(master.clone(), servers.collect(), limits)),
+            master: master.clone(),
+            ledger,
+            clock,
+            entropy,
+        };
+        let started = systems.clock.now();
+        let process = format!(
+            "{}-{}",
+            std::process::id(),
+            systems.entropy.uuid(started).simple()
+        );
+        let engine = SagaEngine::new(systems.clone(), saga_limits(config), process);
+        let currencies = Arc::new(CurrencyRegistry::new(master));
+        let rules = NetworkRules {
+            confirm_within: config.network.confirm_by_s.duration(),
+            wait: config.http.confirm_wait_ms.duration(),
+            default_terms: config.network.terms,
+        };
+        let network = NetworkService::new(
+            systems.clone(),
+            Arc::clone(&currencies),
+            engine.clone(),
+            rules,
+        );
+        Ok(Self {
+            systems,
+            currencies,
+            engine,
+            network,
+        })
+    }
+}
+
+/// The ledger's part of the configuration.
+#[must_use]
+pub fn ledger_config(config: &Config) -> LedgerConfig {
+    let addresses: Vec<String> = config
+        .tigerbeetle
+        .addresses
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    LedgerConfig {
+        timeout: config.tigerbeetle.timeout_ms.duration(),
+        ..LedgerConfig::new(config.tigerbeetle.cluster_id.0, addresses.join(","))
+    }
+}
+
+fn master_pool(config: &Config) -> Result<sqlx::MySqlPool, StoreError> {
+    let options: MySqlConnectOptions = config
+        .master
+        .url
+        .expose()
+        .parse()
+        .map_err(|error| StoreError::from_sqlx("master", error))?;
+    Ok(MySqlPoolOptions::new()
+        .max_connections(config.master.max_connections)
+        .acquire_timeout(config.pools.acquire_timeout_ms.duration())
+        .test_before_acquire(false)
+        .connect_lazy_with(options.disable_statement_logging()))
+}
+
+fn saga_limits(config: &Config) -> SagaLimits {
+    let saga = &config.saga;
+    SagaLimits {
+        lease: saga.lease_ms.duration(),
+        max_retries: saga.max_retries,
+        backoff_base: saga.backoff_base_ms.duration(),
+        backoff_max: saga.backoff_max_ms.duration(),
+        append_group: saga.append_batch,
+        finish_group: saga.finish_batch,
+    }
+}

@@ -1,0 +1,435 @@
+//! Network requests: every transition loads the request, lets the domain decide, and persists the
+//! decision where nothing has changed meanwhile; racing transitions have one winner, and the
+//! others decide again on what the winner left.
+//!
+//! Whatever opens a transaction runs in a task of its own, so that a client who hangs up leaves
+//! none open and interrupts nothing.
+
+mod create;
+mod error;
+mod persist;
+mod read;
+
+pub use create::{CommissionInput, CreateRequest};
+pub use error::{FieldError, NetworkError};
+pub use read::Page;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use serde_json::Value;
+use sqlx::MySqlPool;
+use uuid::Uuid;
+
+use super::saga::{SagaEngine, Systems};
+use crate::domain::account::{AccountRef, OwnerKind};
+use crate::domain::ids::{AccountId, BrokerId, RequestId};
+use crate::domain::money::{Amount, Currency};
+use crate::domain::proof::{self, Proof};
+use crate::domain::request::{Acceptance, Decision, Refusal, Request, RequestStatus};
+use crate::domain::saga::SagaKind;
+use crate::domain::terms::DefaultTerms;
+use crate::stores::book;
+use crate::stores::master::currencies::CurrencyRegistry;
+use crate::stores::master::requests;
+use crate::stores::master::standing::{self, Standing};
+use crate::stores::master::uploads;
+
+/// Who asks: a broker, by the subject of its token.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Actor {
+    pub broker: BrokerId,
+    /// The subject of the token; stands in the events.
+    pub subject: String,
+}
+
+/// Rules that the operator of a network may set.
+#[derive(Clone, Copy, Debug)]
+pub struct NetworkRules {
+    /// How long the receiver has to confirm before the sender may ask an arbiter.
+    pub confirm_within: Duration,
+    /// How long a client waits for its saga before it is told that it runs.
+    pub wait: Duration,
+    pub default_terms: DefaultTerms,
+}
+
+/// A request after a transition.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    pub request: Request,
+    /// Its saga has not ended within the bound: the outcome is still to come.
+    pub running: Option<Uuid>,
+}
+
+/// Tries of a transition that others get in before.
+const RACES: u32 = 16;
+
+/// Network requests. One per process; clones share it.
+#[derive(Clone)]
+pub struct NetworkService(Arc<Inner>);
+
+struct Inner {
+    systems: Systems,
+    currencies: Arc<CurrencyRegistry>,
+    engine: SagaEngine,
+    rules: NetworkRules,
+}
+
+impl NetworkService {
+    #[must_use]
+    pub fn new(
+        systems: Systems,
+        currencies: Arc<CurrencyRegistry>,
+        engine: SagaEngine,
+        rules: NetworkRules,
+    ) -> Self {
+        Self(Arc::new(Inner {
+            systems,
+            currencies,
+            engine,
+            rules,
+        }))
+    }
+
+    /// Accepts a request. Where the completion will debit an account with a floor, the amount is
+    /// reserved first.
+    ///
+    /// # Errors
+    /// See [`NetworkError`]; a reservation that is refused is [`NetworkError::SagaRefused`].
+    pub async fn accept_request(
+        &self,
+        actor: &Actor,
+        id: RequestId,
+        account: Option<AccountId>,
+    ) -> Result<Answer, NetworkError> {
+        self.may_start(actor.broker).await?;
+        let request = self.load(id).await?;
+        if !request.visible_to(actor.broker) && !request.broadcast {
+            return Err(Refusal::NotFound.into());
+        }
+        let currency = self.currency(&request).await?;
+        let account = match account {
+            Some(id) => Some(self.own_account(actor.broker, id).await?),
+            None => self.client_account(actor.broker, &request).await?,
+        };
+        self.transition(actor, id, move |request, saga_id, now| {
+            let acceptance = Acceptance {
+                by: actor.broker,
+                account: account.clone(),
+                saga_id,
+            };
+            request.accept(acceptance, &currency, now)
+        })
+        .await
+    }
+
+    /// # Errors
+    /// See [`NetworkError`].
+    pub async fn reject_request(
+        &self,
+        actor: &Actor,
+        id: RequestId,
+        reason: Option<String>,
+    ) -> Result<Answer, NetworkError> {
+        self.transition(actor, id, |request, _, now| {
+            request.reject(actor.broker, reason.clone(), now)
+        })
+        .await
+    }
+
+    /// Cancels, or proposes or agrees to cancelling.
+    ///
+    /// # Errors
+    /// See [`NetworkError`].
+    pub async fn cancel_request(
+        &self,
+        actor: &Actor,
+        id: RequestId,
+    ) -> Result<Answer, NetworkError> {
+        self.transition(actor, id, |request, saga_id, now| {
+            request.cancel(actor.broker, saga_id, now)
+        })
+        .await
+    }
+
+    /// Proposes or agrees to going back from sent to accepted.
+    ///
+    /// # Errors
+    /// See [`NetworkError`].
+    pub async fn resend_request(
+        &self,
+        actor: &Actor,
+        id: RequestId,
+    ) -> Result<Answer, NetworkError> {
+        self.transition(actor, id, |request, _, now| {
+            request.resend(actor.broker, now)
+        })
+        .await
+    }
+
+    /// The sender has sent. A proof that names an upload carries its SHA-256 from here on.
+    ///
+    /// # Errors
+    /// See [`NetworkError`]; an upload must be the sender's own and have the hash that is stated.
+    pub async fn mark_sent(
+        &self,
+        actor: &Actor,
+        id: RequestId,
+        proofs: Vec<Proof>,
+    ) -> Result<Answer, NetworkError> {
+        proof::check(&proofs).map_err(|error| FieldError::new("proof", error))?;
+        let proofs = self.with_hashes(actor, proofs).await?;
+        let within = chrono::Duration::from_std(self.0.rules.confirm_within).unwrap_or_default();
+        let answer = self
+            .transition(actor, id, |request, _, now| {
+                request.mark_sent(actor.broker, &proofs, within, now)
+            })
+            .await?;
+        Ok(answer)
+    }
+
+    async fn with_hashes(
+        &self,
+        actor: &Actor,
+        mut proofs: Vec<Proof>,
+    ) -> Result<Vec<Proof>, NetworkError> {
+        for proof in &mut proofs {
+            let Some(upload) = super::uploads::named_by(proof) else {
+                continue;
+            };
+            let found = uploads::get(self.master(), upload)
+                .await?
+                .filter(|found| found.broker == actor.broker)
+                .ok_or_else(|| FieldError::new("proof.url", "is an upload of your own"))?;
+            if proof.sha256.is_some_and(|stated| stated != found.sha256) {
+                return Err(
+                    FieldError::new("proof.sha256", "is the hash of the uploaded file").into(),
+                );
+            }
+            proof.sha256 = Some(found.sha256);
+        }
+        Ok(proofs)
+    }
+
+    /// Confirms what has arrived: starts the saga and waits for it within the bound. Everyone who
+    /// confirms meanwhile waits too and gets the same answer.
+    ///
+    /// # Errors
+    /// See [`NetworkError`]; a debit that is refused is [`NetworkError::SagaRefused`], and the
+    /// request is sent again.
+    pub async fn confirm_received(
+        &self,
+        actor: &Actor,
+        id: RequestId,
+        received_amount: Option<&str>,
+    ) -> Result<Answer, NetworkError> {
+        let request = self.load(id).await?;
+        if request.party(actor.broker).is_none() {
+            return Err(Refusal::NotFound.into());
+        }
+        let currency = self.currency(&request).await?;
+        let received = received_amount
+            .map(|text| Amount::parse(text, &currency))
+            .transpose()
+            .map_err(|error| FieldError::new("received_amount", error))?;
+        self.transition(actor, id, |request, saga_id, now| {
+            request.confirm(actor.broker, received, saga_id, &currency, now)
+        })
+        .await
+    }
+
+    /// # Errors
+    /// See [`NetworkError`].
+    pub async fn dispute_request(
+        &self,
+        actor: &Actor,
+        id: RequestId,
+        claim: &str,
+    ) -> Result<Answer, NetworkError> {
+        self.transition(actor, id, |request, _, now| {
+            request.dispute(actor.broker, claim, now)
+        })
+        .await
+    }
+
+    /// Expires requests whose deadline has passed, at most `limit`. Gives how many.
+    ///
+    /// # Errors
+    /// The master's; a request that somebody else moved first is left alone.
+    pub async fn expire_overdue(&self, limit: u32) -> Result<usize, NetworkError> {
+        let now = self.0.systems.clock.now();
+        let overdue = requests::overdue(self.master(), now, limit).await?;
+        let worker = Actor {
+            broker: 0,
+            subject: "expiry".to_owned(),
+        };
+        let mut expired = 0;
+        for id in overdue {
+            let moved = self
+                .transition(&worker, id, |request, saga_id, now| {
+                    request.expire(saga_id, now)
+                })
+                .await;
+            match moved {
+                Ok(_) => expired += 1,
+                Err(NetworkError::Refused(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(expired)
+    }
+
+    async fn transition(
+        &self,
+        actor: &Actor,
+        id: RequestId,
+        decide: impl Fn(&Request, Uuid, DateTime<Utc>) -> Result<Decision, Refusal>,
+    ) -> Result<Answer, NetworkError> {
+        for _ in 0..RACES {
+            let request = self.load(id).await?;
+            let now = self.0.systems.clock.now();
+            let saga_id = self.0.systems.entropy.uuid(now);
+            match decide(&request, saga_id, now)? {
+                Decision::Already => return self.settled(request.saga_id, id).await,
+                Decision::Apply(change) => {
+                    let owner = request.saga_id;
+                    let saga = change.plan.as_ref().map(|plan| (plan.saga_id, plan.kind));
+                    if !self.persist(actor, *change, owner, now).await? {
+                        continue;
+                    }
+                    let waits = saga.filter(|(_, kind)| *kind != SagaKind::Release);
+                    return self.settled(waits.map(|(id, _)| id), id).await;
+                }
+            }
+        }
+        Err(NetworkError::Contended)
+    }
+
+    /// The request once the saga that owns it has ended, or as it is when the bound is over.
+    async fn settled(&self, saga_id: Option<Uuid>, id: RequestId) -> Result<Answer, NetworkError> {
+        let Some(saga_id) = saga_id else {
+            let request = self.load(id).await?;
+            return Ok(Answer {
+                request,
+                running: None,
+            });
+        };
+        let ended = self.0.engine.wait(saga_id, self.0.rules.wait).await?;
+        let request = self.load(id).await?;
+        if !ended || request.saga_id == Some(saga_id) {
+            return Ok(Answer {
+                request,
+                running: Some(saga_id),
+            });
+        }
+        match self.refusal_of(&request, saga_id).await? {
+            Some(reason) => Err(NetworkError::SagaRefused {
+                status: request.status,
+                reason,
+            }),
+            None => Ok(Answer {
+                request,
+                running: None,
+            }),
+        }
+    }
+
+    /// Why a saga went back, if it did: its request's events say.
+    async fn refusal_of(
+        &self,
+        request: &Request,
+        saga_id: Uuid,
+    ) -> Result<Option<Value>, NetworkError> {
+        use crate::domain::request_event::EventKind;
+        if request.status == RequestStatus::Completed {
+            return Ok(None);
+        }
+        let saga = saga_id.to_string();
+        let events = requests::events(self.master(), request.id).await?;
+        Ok(events
+            .into_iter()
+            .rev()
+            .find(|(event, _)| {
+                matches!(
+                    event.kind,
+                    EventKind::AcceptFailed | EventKind::ConfirmFailed
+                ) && event.payload.get("saga").and_then(Value::as_str) == Some(&saga)
+            })
+            .map(|(event, _)| event.payload.get("reason").cloned().unwrap_or(Value::Null)))
+    }
+
+    async fn load(&self, id: RequestId) -> Result<Request, NetworkError> {
+        let request = requests::get(self.master(), id).await?;
+        request.ok_or_else(|| Refusal::NotFound.into())
+    }
+
+    async fn currency(&self, request: &Request) -> Result<Currency, NetworkError> {
+        let currency = self.0.currencies.get(&request.currency).await?;
+        currency
+            .ok_or_else(|| FieldError::new("currency_code", "is no currency of the network").into())
+    }
+
+    /// A broker that is suspended finishes what is in flight and starts nothing new.
+    async fn may_start(&self, broker: BrokerId) -> Result<(), NetworkError> {
+        match standing::of(self.master(), broker).await? {
+            Some(Standing::Active) => Ok(()),
+            Some(Standing::Suspended | Standing::Provisioning) | None => {
+                Err(NetworkError::Suspended)
+            }
+        }
+    }
+
+    /// An open account of the broker's own book.
+    async fn own_account(
+        &self,
+        broker: BrokerId,
+        id: AccountId,
+    ) -> Result<AccountRef, NetworkError> {
+        let scope = self.0.systems.router.book(broker).await?;
+        let mut read = scope.read().await?;
+        let found = book::account(&mut read, id).await?;
+        read.end().await?;
+        match found {
+            Some((_, state)) if state.open => Ok(state.owner),
+            Some(_) => Err(FieldError::new("account_id", "is closed").into()),
+            None => Err(FieldError::new("account_id", "is no account of your book").into()),
+        }
+    }
+
+    /// The account of the client that a request names by uid, in the book of whoever accepts.
+    async fn client_account(
+        &self,
+        broker: BrokerId,
+        request: &Request,
+    ) -> Result<Option<AccountRef>, NetworkError> {
+        let Some(uid) = &request.counterpart_uid else {
+            return Ok(None);
+        };
+        if request.party(broker) == Some(crate::domain::terms::Party::Author)
+            || request.status != RequestStatus::Pending
+        {
+            return Ok(None);
+        }
+        let account = AccountRef {
+            broker,
+            owner_kind: OwnerKind::Partner,
+            owner_ref: uid.clone(),
+            currency: request.currency.clone(),
+        };
+        self.own_account(broker, account.id())
+            .await
+            .map(Some)
+            .map_err(|error| match error {
+                NetworkError::Field(field) => NetworkError::Field(FieldError::new(
+                    "account_id",
+                    format!("{} (the client {uid} in {})", field.rule, request.currency),
+                )),
+                other => other,
+            })
+    }
+
+    fn master(&self) -> &MySqlPool {
+        &self.0.systems.master
+    }
+}

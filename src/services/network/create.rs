@@ -1,0 +1,241 @@
+//! Creating a request: once per intention, however often it is asked for.
+
+use chrono::{DateTime, Utc};
+
+use super::{Actor, Answer, FieldError, NetworkError, NetworkService};
+use crate::domain::ids::{AccountId, BrokerId, RequestId};
+use crate::domain::money::{Amount, Currency, CurrencyCode};
+use crate::domain::request::{Change, NewRequest, Request, RequestKind};
+use crate::domain::terms::{Commission, CommissionSize, ObligationTerm, Party, Terms};
+use crate::services::announce;
+use crate::stores::StoreError;
+use crate::stores::master::idempotency::{self, Intention, Known};
+use crate::stores::master::standing::{self, Standing};
+use crate::stores::master::{self, feed, requests};
+
+/// What an author asks for, as it came in: amounts are decimal strings in major units.
+#[derive(Clone, Debug)]
+pub struct CreateRequest {
+    pub target_broker_id: Option<BrokerId>,
+    pub kind: RequestKind,
+    pub currency_code: String,
+    pub amount: String,
+    pub method: String,
+    pub city_code: Option<String>,
+    pub counterpart_uid: Option<String>,
+    pub contact: Option<String>,
+    pub note: Option<String>,
+    /// Who owes whom; the network's default where it says nothing.
+    pub obligation: Option<ObligationTerm>,
+    pub commission: Option<CommissionInput>,
+    /// The author's own account.
+    pub account_id: Option<AccountId>,
+    pub deadline_at: Option<DateTime<Utc>>,
+}
+
+/// A commission as it came in: one of the two sizes.
+#[derive(Clone, Debug)]
+pub struct CommissionInput {
+    pub payer: Party,
+    pub amount: Option<String>,
+    pub basis_points: Option<u32>,
+}
+
+/// Ids are 48 bits: when one is taken by another intention, the next of this one is tried.
+const IDS: u32 = 8;
+
+const MAX_METHOD: usize = 32;
+const MAX_CITY: usize = 16;
+const MAX_UID: usize = 32;
+const MAX_CONTACT: usize = 500;
+const MAX_NOTE: usize = 1_000;
+
+impl NetworkService {
+    /// Creates a request. The same intention again gives the request that it created.
+    ///
+    /// # Errors
+    /// See [`NetworkError`]: a field that is wrong is named.
+    pub async fn create_request(
+        &self,
+        actor: &Actor,
+        intention: Intention,
+        input: CreateRequest,
+    ) -> Result<Answer, NetworkError> {
+        if let Some(known) = self.known(&intention).await? {
+            return Ok(known);
+        }
+        self.may_start(actor.broker).await?;
+        let new = self.check(actor, &intention, input).await?;
+        for attempt in 0..IDS {
+            let id = RequestId::derive(&[&intention.client, &intention.key, &attempt.to_string()]);
+            let now = self.0.systems.clock.now();
+            let change = NewRequest { id, ..new.clone() }.create(now)?;
+            match self.insert(actor, &intention, change, now).await? {
+                Inserted::Created(request) => {
+                    return Ok(Answer {
+                        request: *request,
+                        running: None,
+                    });
+                }
+                Inserted::Duplicate => {
+                    // The key, by somebody at the same moment; or the id, by another intention.
+                    if let Some(known) = self.known(&intention).await? {
+                        return Ok(known);
+                    }
+                }
+            }
+        }
+        Err(NetworkError::Contended)
+    }
+
+    async fn known(&self, intention: &Intention) -> Result<Option<Answer>, NetworkError> {
+        match idempotency::find(self.master(), intention).await? {
+            None => Ok(None),
+            Some(Known::Other) => Err(NetworkError::KeyReused),
+            Some(Known::Same { subject }) => {
+                let id = subject.parse().map_err(|_| NetworkError::KeyReused)?;
+                let request = self.load(id).await?;
+                Ok(Some(Answer {
+                    request,
+                    running: None,
+                }))
+            }
+        }
+    }
+
+    async fn check(
+        &self,
+        actor: &Actor,
+        intention: &Intention,
+        input: CreateRequest,
+    ) -> Result<NewRequest, NetworkError> {
+        let code: CurrencyCode = input
+            .currency_code
+            .parse()
+            .map_err(|_| FieldError::new("currency_code", "is no currency of the network"))?;
+        let currency = self
+            .0
+            .currencies
+            .get(&code)
+            .await?
+            .ok_or_else(|| FieldError::new("currency_code", "is no currency of the network"))?;
+        let amount = Amount::parse(&input.amount, &currency)
+            .map_err(|error| FieldError::new("amount", error))?;
+        required("method", &input.method, MAX_METHOD)?;
+        optional("city_code", input.city_code.as_deref(), MAX_CITY)?;
+        optional("counterpart_uid", input.counterpart_uid.as_deref(), MAX_UID)?;
+        optional("contact", input.contact.as_deref(), MAX_CONTACT)?;
+        optional("note", input.note.as_deref(), MAX_NOTE)?;
+        if let Some(target) = input.target_broker_id {
+            self.check_target(actor, target).await?;
+        }
+        let scenario = Request::scenario(input.kind, input.counterpart_uid.is_some());
+        let terms = Terms {
+            obligation: input
+                .obligation
+                .unwrap_or_else(|| self.0.rules.default_terms.of(scenario)),
+            commission: input
+                .commission
+                .map(|commission| commission_of(&commission, &currency))
+                .transpose()?,
+        };
+        let account = match input.account_id {
+            Some(id) => Some(self.own_account(actor.broker, id).await?),
+            None => None,
+        };
+        Ok(NewRequest {
+            id: RequestId::derive(&[&intention.client, &intention.key]),
+            author: actor.broker,
+            target: input.target_broker_id,
+            kind: input.kind,
+            currency,
+            amount,
+            method: input.method,
+            city_code: input.city_code,
+            counterpart_uid: input.counterpart_uid,
+            contact: input.contact,
+            note: input.note,
+            terms,
+            account,
+            deadline_at: input.deadline_at,
+        })
+    }
+
+    async fn check_target(&self, actor: &Actor, target: BrokerId) -> Result<(), NetworkError> {
+        if target == actor.broker {
+            return Err(
+                FieldError::new("target_broker_id", "is another broker than the author").into(),
+            );
+        }
+        match standing::of(self.master(), target).await? {
+            Some(Standing::Active) => Ok(()),
+            Some(Standing::Suspended | Standing::Provisioning) => Err(FieldError::new(
+                "target_broker_id",
+                "is suspended and takes nothing new",
+            )
+            .into()),
+            None => Err(FieldError::new("target_broker_id", "is no broker of the network").into()),
+        }
+    }
+
+    async fn insert(
+        &self,
+        actor: &Actor,
+        intention: &Intention,
+        change: Change,
+        now: DateTime<Utc>,
+    ) -> Result<Inserted, NetworkError> {
+        let pool = self.master().clone();
+        let intention = intention.clone();
+        let subject = actor.subject.clone();
+        let task = tokio::spawn(async move {
+            let sealed = requests::seal(change, &subject, now);
+            let mut tx = master::begin(&pool).await?;
+            idempotency::insert(&mut tx, &intention, &sealed.request.id.to_string(), now).await?;
+            requests::insert(&mut tx, &sealed).await?;
+            feed::insert(&mut tx, &announce::of_transition(&sealed), now).await?;
+            master::commit(tx).await?;
+            Ok::<_, StoreError>(sealed.request)
+        });
+        match task.await.map_err(|_| NetworkError::Lost)? {
+            Ok(request) => Ok(Inserted::Created(Box::new(request))),
+            Err(error) if error.is_duplicate() => Ok(Inserted::Duplicate),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+enum Inserted {
+    Created(Box<Request>),
+    Duplicate,
+}
+
+fn commission_of(input: &CommissionInput, currency: &Currency) -> Result<Commission, FieldError> {
+    let size = match (&input.amount, input.basis_points) {
+        (Some(amount), None) => Amount::parse(amount, currency)
+            .map(CommissionSize::Amount)
+            .map_err(|error| FieldError::new("terms.commission.amount", error))?,
+        (None, Some(points)) => CommissionSize::BasisPoints(points),
+        (Some(_), Some(_)) | (None, None) => {
+            return Err(FieldError::new(
+                "terms.commission",
+                "has either an amount or basis_points",
+            ));
+        }
+    };
+    Ok(Commission {
+        payer: input.payer,
+        size,
+    })
+}
+
+fn required(field: &'static str, text: &str, most: usize) -> Result<(), FieldError> {
+    if text.trim().is_empty() || text.chars().count() > most {
+        return Err(FieldError::new(field, format!("is 1 to {most} characters")));
+    }
+    Ok(())
+}
+
+fn optional(field: &'static str, text: Option<&str>, most: usize) -> Result<(), FieldError> {
+    text.map_or(Ok(()), |text| required(field, text, most))
+}

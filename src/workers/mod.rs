@@ -1,0 +1,73 @@
+//! What goes on by itself. All workers have one shape: wake up, claim, serve, and again at once
+//! while there is more; a fault waits for the next waking.
+
+mod expiry;
+mod sagas;
+mod sequencer;
+
+use std::future::Future;
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+use tracing::Instrument;
+
+use crate::app::App;
+use crate::config::Config;
+
+/// Starts every worker of the product; they end when `shutdown` is cancelled, each after what it
+/// has in hand.
+pub fn start(app: &App, config: &Config, shutdown: &CancellationToken) -> JoinSet<()> {
+    let poll = config.saga.poll_ms.duration();
+    let mut workers = JoinSet::new();
+    let sagas = sagas::SagaWorker::new(app.clone(), &config.saga);
+    workers.spawn(turn("sagas", poll, shutdown.clone(), move || {
+        let sagas = sagas.clone();
+        async move { sagas.claim().await }
+    }));
+    let expiry = app.clone();
+    workers.spawn(turn("expiry", poll, shutdown.clone(), move || {
+        let app = expiry.clone();
+        async move { expiry::expire(&app).await }
+    }));
+    let feeds = app.clone();
+    workers.spawn(turn("sequencer", poll, shutdown.clone(), move || {
+        let app = feeds.clone();
+        async move { sequencer::sequence(&app).await }
+    }));
+    workers
+}
+
+/// Whether a worker found all that it may take at once, so that there may be more.
+enum Found {
+    More,
+    Idle,
+}
+
+type Served = Result<Found, Box<dyn std::error::Error + Send + Sync>>;
+
+async fn turn<F, W>(name: &'static str, period: Duration, shutdown: CancellationToken, mut work: W)
+where
+    W: FnMut() -> F,
+    F: Future<Output = Served> + Send,
+{
+    let span = tracing::info_span!("worker", worker = name);
+    async {
+        loop {
+            let served = work().await;
+            metrics::counter!("settlenet_worker_turns_total", "worker" => name, "ok" => if served.is_ok() { "1" } else { "0" })
+                .increment(1);
+            match served {
+                Ok(Found::More) if !shutdown.is_cancelled() => continue,
+                Ok(Found::More | Found::Idle) => {}
+                Err(error) => tracing::warn!(%error, "this turn has failed; the next one tries again"),
+            }
+            tokio::select! {
+                () = shutdown.cancelled() => return,
+                () = tokio::time::sleep(period) => {}
+            }
+        }
+    }
+    .instrument(span)
+    .await;
+}

@@ -1,0 +1,242 @@
+//! A small network of a test's own: Alpha and Beta each in a database of server `b`, Gamma and
+//! Delta on a shard of server `a`, and a currency that no other test has.
+
+use chrono::{DateTime, Utc};
+use settlenet::app::{App, ledger_config};
+use settlenet::config::Config;
+use settlenet::domain::account::{AccountRef, OwnerKind};
+use settlenet::domain::ids::{BrokerId, RequestId};
+use settlenet::domain::money::CurrencyCode;
+use settlenet::domain::proof::{Proof, ProofType};
+use settlenet::domain::request::{Request, RequestKind};
+use settlenet::runtime::{Clock, Entropy};
+use settlenet::services::network::{Actor, CreateRequest};
+use settlenet::stores::book;
+use settlenet::stores::ledger::Ledger;
+use settlenet::stores::master::idempotency::Intention;
+use settlenet::stores::migrate::{self, Kind};
+use settlenet::stores::router::DatabaseKey;
+use tokio::sync::OnceCell;
+
+use super::{Databases, broker_ids, ledger};
+
+pub struct World {
+    pub databases: Databases,
+    pub config: Config,
+    pub app: App,
+    pub clock: Clock,
+    pub currency: CurrencyCode,
+    /// The currency's ledger number.
+    pub ledger: u32,
+    pub alpha: BrokerId,
+    pub beta: BrokerId,
+    pub gamma: BrokerId,
+    pub delta: BrokerId,
+}
+
+/// When every test begins.
+pub fn start() -> DateTime<Utc> {
+    "2026-01-01T00:00:00Z".parse().expect("a time")
+}
+
+impl World {
+    pub async fn new() -> Self {
+        Self::on(Databases::new().await, Self::shared_ledger().await).await
+    }
+
+    /// In given databases, with a client of the ledger.
+    pub async fn on(mut databases: Databases, client: Ledger) -> Self {
+        let tenants = [databases.tenant().await, databases.tenant().await];
+        let mut config = databases.config();
+        config.http.confirm_wait_ms = settlenet::config::Millis(20_000);
+        migrate::migrate(databases.master_url(), Kind::Master)
+            .await
+            .expect("migrates");
+        migrate::migrate(&databases.shard_url(), Kind::Shared)
+            .await
+            .expect("migrates");
+        for tenant in &tenants {
+            migrate::migrate(&databases.url("b", tenant), Kind::Tenant)
+                .await
+                .expect("migrates");
+        }
+        let clock = Clock::manual(start());
+        let entropy = Entropy::seeded(rand::random());
+        let app = App::on_ledger(&config, client, clock.clone(), entropy).expect("assembles");
+        let ledger = ledger();
+        let currency: CurrencyCode = format!("T{ledger:X}").parse().expect("a code");
+        let first = broker_ids(4).start;
+        let world = Self {
+            databases,
+            config,
+            app,
+            clock,
+            currency,
+            ledger,
+            alpha: first,
+            beta: first + 1,
+            gamma: first + 2,
+            delta: first + 3,
+        };
+        world.register(&tenants).await;
+        world
+    }
+
+    /// One client of the ledger for the whole process.
+    pub async fn shared_ledger() -> Ledger {
+        static LEDGER: OnceCell<Ledger> = OnceCell::const_new();
+        LEDGER
+            .get_or_init(|| async {
+                let stack = tokio::task::spawn_blocking(super::stack)
+                    .await
+                    .expect("the stack starts");
+                Ledger::connect(&ledger_config(&stack.config())).expect("connects")
+            })
+            .await
+            .clone()
+    }
+
+    async fn register(&self, tenants: &[String; 2]) {
+        let master = &self.app.systems.master;
+        let now = self.clock.now();
+        let run = |sql: &'static str| sqlx::query(sql);
+        run("INSERT INTO currency (code, kind, exponent, ledger) VALUES (?, 'fiat', 2, ?)")
+            .bind(self.currency.as_str())
+            .bind(self.ledger)
+            .execute(master)
+            .await
+            .expect("inserts");
+        run("INSERT INTO shared_shard (shard_id, server_name, database_name, capacity, created_at) VALUES (1, 'a', ?, 100, ?)")
+            .bind(&self.databases.shard)
+            .bind(now)
+            .execute(master)
+            .await
+            .expect("inserts");
+        let place = |server: &str, database: &String| DatabaseKey {
+            server: server.to_owned(),
+            database: database.clone(),
+        };
+        let brokers = [
+            (self.alpha, "Alpha", "FULL", place("b", &tenants[0])),
+            (self.beta, "Beta", "FULL", place("b", &tenants[1])),
+            (
+                self.gamma,
+                "Gamma",
+                "SOLO",
+                place("a", &self.databases.shard),
+            ),
+            (
+                self.delta,
+                "Delta",
+                "SOLO",
+                place("a", &self.databases.shard),
+            ),
+        ];
+        for (id, name, mode, place) in brokers {
+            let own = (mode == "FULL").then(|| place.clone());
+            run("INSERT INTO broker (broker_id, name, broker_mode, plan, state, shared_shard_id, server_name, database_name, created_at)
+                 VALUES (?, ?, ?, 'pro', 'active', ?, ?, ?, ?)")
+                .bind(id)
+                .bind(name)
+                .bind(mode)
+                .bind((mode == "SOLO").then_some(1))
+                .bind(own.as_ref().map(|place| place.server.clone()))
+                .bind(own.as_ref().map(|place| place.database.clone()))
+                .bind(now)
+                .execute(master)
+                .await
+                .expect("inserts");
+            book::create(&self.app.systems.router, &place, id, 1, now)
+                .await
+                .expect("a book");
+        }
+    }
+
+    pub fn actor(broker: BrokerId) -> Actor {
+        Actor {
+            broker,
+            subject: format!("staff-of-{broker}"),
+        }
+    }
+
+    /// A send of 10,000.00 from one broker to another, or to all.
+    pub fn send(&self, target: Option<BrokerId>) -> CreateRequest {
+        CreateRequest {
+            target_broker_id: target,
+            kind: RequestKind::Send,
+            currency_code: self.currency.to_string(),
+            amount: "10000.00".to_owned(),
+            method: "cash".to_owned(),
+            city_code: Some("DXB".to_owned()),
+            counterpart_uid: None,
+            contact: None,
+            note: None,
+            obligation: None,
+            commission: None,
+            account_id: None,
+            deadline_at: None,
+        }
+    }
+
+    pub async fn create(&self, author: BrokerId, input: CreateRequest) -> Request {
+        let answer = self
+            .app
+            .network
+            .create_request(&Self::actor(author), Self::intention(), input)
+            .await;
+        answer.expect("is created").request
+    }
+
+    /// An intention that nobody had before.
+    pub fn intention() -> Intention {
+        let key = uuid::Uuid::new_v4().to_string();
+        Intention {
+            client: "test".to_owned(),
+            fingerprint: settlenet::domain::canonical::Hash::of_bytes(key.as_bytes()),
+            key,
+        }
+    }
+
+    /// Takes a request to `sent`; the target accepts and the sender sends.
+    pub async fn bring_to_sent(&self, request: &Request, target: BrokerId) {
+        let network = &self.app.network;
+        network
+            .accept_request(&Self::actor(target), request.id, None)
+            .await
+            .expect("is accepted");
+        let sender = match request.kind {
+            RequestKind::Send => request.author,
+            RequestKind::Receive => target,
+        };
+        network
+            .mark_sent(&Self::actor(sender), request.id, proof())
+            .await
+            .expect("is sent");
+    }
+
+    /// A request that only the receiver's confirmation is missing for.
+    pub async fn sent(&self, author: BrokerId, target: BrokerId) -> RequestId {
+        let request = self.create(author, self.send(Some(target))).await;
+        self.bring_to_sent(&request, target).await;
+        request.id
+    }
+
+    pub fn client(&self, broker: BrokerId, uid: &str) -> AccountRef {
+        AccountRef {
+            broker,
+            owner_kind: OwnerKind::Partner,
+            owner_ref: uid.to_owned(),
+            currency: self.currency.clone(),
+        }
+    }
+}
+
+pub fn proof() -> Vec<Proof> {
+    vec![Proof {
+        kind: ProofType::TransferRef,
+        url: None,
+        value: Some("MT103-77".to_owned()),
+        note: Some("handed to Ahmed at 14:30".to_owned()),
+        sha256: None,
+    }]
+}
