@@ -40,6 +40,7 @@ pub fn auth(auth: &Auth) -> AuthConfig {
 pub fn http(http: &Http) -> HttpConfig {
     HttpConfig {
         body_limit: http.body_limit_bytes,
+        upload_limit: http.upload_limit_bytes,
         timeout: http.timeout_ms.duration(),
         drain: http.shutdown_grace_ms.duration(),
         cors_origins: http.cors_origins.clone(),

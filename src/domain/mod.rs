@@ -8,6 +8,7 @@ pub mod chain;
 pub mod ids;
 pub mod ledger;
 pub mod money;
+pub mod obligation;
 pub mod plan;
 pub mod proof;
 pub mod request;

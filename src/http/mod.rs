@@ -10,14 +10,18 @@ mod health;
 pub mod idempotency;
 pub mod json;
 mod layers;
+mod obligations;
 pub mod paging;
 pub mod params;
 pub mod problem;
 mod rate;
+mod requests;
 pub mod routes;
+mod sagas;
 mod serve;
 mod state;
 mod team;
+mod uploads;
 
 use axum::Router;
 use utoipa::OpenApi;
@@ -39,6 +43,10 @@ pub fn routes() -> Routes {
         .merge(health::routes())
         .merge(auth::routes())
         .merge(team::routes())
+        .merge(requests::routes())
+        .merge(uploads::routes())
+        .merge(obligations::routes())
+        .merge(sagas::routes())
 }
 
 #[derive(OpenApi)]
@@ -59,8 +67,8 @@ pub fn openapi() -> utoipa::openapi::OpenApi {
     described(routes()).1
 }
 
-fn described(routes: Routes) -> (Router<AppState>, utoipa::openapi::OpenApi) {
-    let (router, paths) = routes.into_router().split_for_parts();
+fn described(all: Routes) -> (Router<AppState>, utoipa::openapi::OpenApi) {
+    let (router, paths) = all.into_router().split_for_parts();
     let mut document = Document::openapi();
     document.merge(paths);
     let bearer = HttpBuilder::new()

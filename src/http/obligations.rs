@@ -85,14 +85,19 @@ async fn list(
 ) -> Result<Json<Page<ObligationView>>, Problem> {
     let page = PageRequest::<Place>::read("obligations", query.limit, query.cursor.as_deref())?;
     let after = page.after.map(|(at, id)| (at, ObligationId::from_bits(id)));
-    let master = &state.systems.master;
-    let found = obligations::list(master, me.seat.broker_id, query.status, after, page.fetch()).await?;
+    let master = &state.app.systems.master;
+    let found =
+        obligations::list(master, me.seat.broker_id, query.status, after, page.fetch()).await?;
     let mut views = Vec::with_capacity(found.len());
     for obligation in found {
         let place = (obligation.created_at, obligation.id.bits());
         views.push((place, view(&state, obligation).await?));
     }
-    Ok(Json(page.page(views, |(place, _)| *place, |(_, view)| view)))
+    Ok(Json(page.page(
+        views,
+        |(place, _)| *place,
+        |(_, view)| view,
+    )))
 }
 
 /// Read an obligation that one is a party of.
@@ -104,7 +109,7 @@ async fn read(
     PathOf(id): PathOf<ObligationId>,
 ) -> Result<Json<ObligationView>, Problem> {
     let broker = me.seat.broker_id;
-    let obligation = obligations::get(&state.systems.master, id)
+    let obligation = obligations::get(&state.app.systems.master, id)
         .await?
         .filter(|obligation| obligation.debtor == broker || obligation.creditor == broker)
         .ok_or_else(|| Problem::new(Code::NotFound))?;
@@ -118,7 +123,7 @@ async fn positions(
     me: Allowed<actions::PositionRead>,
     State(state): State<AppState>,
 ) -> Result<Json<PositionsView>, Problem> {
-    let found = obligations::positions(&state.systems.master, me.seat.broker_id).await?;
+    let found = obligations::positions(&state.app.systems.master, me.seat.broker_id).await?;
     let mut items = Vec::with_capacity(found.len());
     for position in found {
         let exponent = exponent(&state, &position.currency_code).await?;
@@ -156,6 +161,6 @@ async fn exponent(state: &AppState, code: &str) -> Result<u8, Problem> {
     let Ok(code) = code.parse::<CurrencyCode>() else {
         return Ok(0);
     };
-    let currency = state.currencies.get(&code).await?;
+    let currency = state.app.currencies.get(&code).await?;
     Ok(currency.map_or(0, |currency| currency.exponent))
 }

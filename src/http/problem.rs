@@ -56,6 +56,11 @@ codes! {
     MethodNotAllowed = "method_not_allowed", METHOD_NOT_ALLOWED, "This can't be done here";
     Conflict = "conflict", CONFLICT, "The state of things doesn't allow this";
     Contended = "contended", CONFLICT, "Another request is doing this";
+    WrongStatus = "wrong_status", CONFLICT, "The request is in another state";
+    DeadlinePassed = "deadline_passed", CONFLICT, "The deadline has passed";
+    BooksRefused = "books_refused", CONFLICT, "A book refused it, and nothing was changed";
+    NotYourMove = "not_your_move", FORBIDDEN, "This is the other side's to do";
+    BrokerSuspended = "broker_suspended", FORBIDDEN, "The broker is suspended";
     LoginTaken = "login_taken", CONFLICT, "The login is taken";
     OwnAccount = "own_account", CONFLICT, "Nobody disables their own account";
     TooLarge = "too_large", PAYLOAD_TOO_LARGE, "The body is too large";

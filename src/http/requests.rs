@@ -8,7 +8,6 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use self::views::{CommissionBody, EventsView, RequestView, event_view, view};
 use super::guard::Allowed;
@@ -126,7 +125,7 @@ enum CancelTo {
 #[derive(Deserialize, Serialize, utoipa::ToSchema)]
 struct SentBody {
     /// 1 to 10 proofs: `{type: photo|tx_hash|transfer_ref|document, url?, value?, note?, sha256?}`.
-    #[schema(value_type = Vec<Value>)]
+    #[schema(value_type = Vec<serde_json::Value>)]
     proof: Vec<Proof>,
 }
 
@@ -180,7 +179,11 @@ async fn create(
         deadline_at: body.deadline_at,
     };
     let me_as = actor(&me.principal, me.seat);
-    let answer = state.network.create_request(&me_as, intention, input).await?;
+    let answer = state
+        .app
+        .network
+        .create_request(&me_as, intention, input)
+        .await?;
     let view = view(&state, me.seat, answer.request).await?;
     Ok((StatusCode::CREATED, Json(view)))
 }
@@ -202,13 +205,21 @@ async fn list(
         status: query.status,
         kind: query.kind,
     };
-    let found = state.network.requests(me.seat.broker_id, filter, after, page.fetch()).await?;
+    let found = state
+        .app
+        .network
+        .requests(me.seat.broker_id, filter, after, page.fetch())
+        .await?;
     let mut views = Vec::with_capacity(found.len());
     for request in found {
         let place = (request.created_at, request.id.bits());
         views.push((place, view(&state, me.seat, request).await?));
     }
-    Ok(Json(page.page(views, |(place, _)| *place, |(_, view)| view)))
+    Ok(Json(page.page(
+        views,
+        |(place, _)| *place,
+        |(_, view)| view,
+    )))
 }
 
 /// Read a request.
@@ -219,7 +230,7 @@ async fn read(
     State(state): State<AppState>,
     PathOf(id): PathOf<RequestId>,
 ) -> Result<Json<RequestView>, Problem> {
-    let request = state.network.request(me.seat.broker_id, id).await?;
+    let request = state.app.network.request(me.seat.broker_id, id).await?;
     Ok(Json(view(&state, me.seat, request).await?))
 }
 
@@ -237,7 +248,11 @@ async fn accept(
     StrictJson(body): StrictJson<AcceptBody>,
 ) -> Result<Response, Problem> {
     let me_as = actor(&me.principal, me.seat);
-    let answer = state.network.accept_request(&me_as, id, body.account_id).await?;
+    let answer = state
+        .app
+        .network
+        .accept_request(&me_as, id, body.account_id)
+        .await?;
     answered(&state, me.seat, answer).await
 }
 
@@ -255,7 +270,11 @@ async fn reject(
         bounded("reason", reason, 1_000)?;
     }
     let me_as = actor(&me.principal, me.seat);
-    let answer = state.network.reject_request(&me_as, id, body.reason).await?;
+    let answer = state
+        .app
+        .network
+        .reject_request(&me_as, id, body.reason)
+        .await?;
     answered(&state, me.seat, answer).await
 }
 
@@ -271,8 +290,8 @@ async fn cancel(
 ) -> Result<Response, Problem> {
     let me_as = actor(&me.principal, me.seat);
     let answer = match body.to {
-        CancelTo::Cancelled => state.network.cancel_request(&me_as, id).await?,
-        CancelTo::Accepted => state.network.resend_request(&me_as, id).await?,
+        CancelTo::Cancelled => state.app.network.cancel_request(&me_as, id).await?,
+        CancelTo::Accepted => state.app.network.resend_request(&me_as, id).await?,
     };
     answered(&state, me.seat, answer).await
 }
@@ -288,7 +307,7 @@ async fn sent(
     StrictJson(body): StrictJson<SentBody>,
 ) -> Result<Response, Problem> {
     let me_as = actor(&me.principal, me.seat);
-    let answer = state.network.mark_sent(&me_as, id, body.proof).await?;
+    let answer = state.app.network.mark_sent(&me_as, id, body.proof).await?;
     answered(&state, me.seat, answer).await
 }
 
@@ -307,7 +326,11 @@ async fn confirm(
 ) -> Result<Response, Problem> {
     let me_as = actor(&me.principal, me.seat);
     let received = body.received_amount.as_deref();
-    let answer = state.network.confirm_received(&me_as, id, received).await?;
+    let answer = state
+        .app
+        .network
+        .confirm_received(&me_as, id, received)
+        .await?;
     answered(&state, me.seat, answer).await
 }
 
@@ -323,7 +346,11 @@ async fn dispute(
 ) -> Result<Response, Problem> {
     bounded("claim", &body.claim, 4_000)?;
     let me_as = actor(&me.principal, me.seat);
-    let answer = state.network.dispute_request(&me_as, id, &body.claim).await?;
+    let answer = state
+        .app
+        .network
+        .dispute_request(&me_as, id, &body.claim)
+        .await?;
     answered(&state, me.seat, answer).await
 }
 
@@ -336,7 +363,7 @@ async fn events(
     State(state): State<AppState>,
     PathOf(id): PathOf<RequestId>,
 ) -> Result<Json<EventsView>, Problem> {
-    let events = state.network.events(me.seat.broker_id, id).await?;
+    let events = state.app.network.events(me.seat.broker_id, id).await?;
     let items = events.into_iter().map(event_view).collect();
     Ok(Json(EventsView { items }))
 }
@@ -359,7 +386,10 @@ async fn answered(state: &AppState, seat: BrokerSeat, answer: Answer) -> Result<
 
 fn bounded(field: &'static str, text: &str, most: usize) -> Result<(), Problem> {
     if text.trim().is_empty() || text.chars().count() > most {
-        return Err(Problem::invalid(field, format!("is 1 to {most} characters")));
+        return Err(Problem::invalid(
+            field,
+            format!("is 1 to {most} characters"),
+        ));
     }
     Ok(())
 }
@@ -389,9 +419,11 @@ impl From<Refusal> for Problem {
         match refusal {
             Refusal::NotFound => Self::new(Code::NotFound),
             Refusal::NotYourMove { .. } => Self::new(Code::NotYourMove).detail(detail),
-            Refusal::WrongStatus { status } | Refusal::InSaga { status } => Self::new(Code::WrongStatus)
-                .detail(detail)
-                .with("request_status", status.as_str()),
+            Refusal::WrongStatus { status } | Refusal::InSaga { status } => {
+                Self::new(Code::WrongStatus)
+                    .detail(detail)
+                    .with("request_status", status.as_str())
+            }
             Refusal::DeadlinePassed => Self::new(Code::DeadlinePassed).detail(detail),
             Refusal::Invalid { field, rule } => Self::invalid(field, rule),
         }

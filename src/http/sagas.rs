@@ -94,9 +94,20 @@ async fn list(
     State(state): State<AppState>,
     QueryOf(query): QueryOf<SagaQuery>,
 ) -> Result<Json<Page<SagaView>>, Problem> {
-    let page = PageRequest::<(DateTime<Utc>, Uuid)>::read("sagas", query.limit, query.cursor.as_deref())?;
-    let found = sagas::list(&state.systems.master, query.status, page.after, page.fetch()).await?;
-    Ok(Json(page.page(found, |saga| (saga.updated_at, saga.saga_id), SagaView::from)))
+    let page =
+        PageRequest::<(DateTime<Utc>, Uuid)>::read("sagas", query.limit, query.cursor.as_deref())?;
+    let found = sagas::list(
+        &state.app.systems.master,
+        query.status,
+        page.after,
+        page.fetch(),
+    )
+    .await?;
+    Ok(Json(page.page(
+        found,
+        |saga| (saga.updated_at, saga.saga_id),
+        SagaView::from,
+    )))
 }
 
 /// Read a saga: its steps, what each system shows of them, and what could be done.
@@ -118,7 +129,7 @@ async fn retry(
     State(state): State<AppState>,
     PathOf(id): PathOf<Uuid>,
 ) -> Result<Json<Explanation>, Problem> {
-    state.engine.retry(id).await?;
+    state.app.engine.retry(id).await?;
     explained(&state, id).await
 }
 
@@ -131,7 +142,7 @@ async fn compensate(
     State(state): State<AppState>,
     PathOf(id): PathOf<Uuid>,
 ) -> Result<Json<Explanation>, Problem> {
-    state.engine.compensate(id).await?;
+    state.app.engine.compensate(id).await?;
     explained(&state, id).await
 }
 
@@ -145,8 +156,18 @@ async fn list_alerts(
 ) -> Result<Json<Page<AlertView>>, Problem> {
     let page = PageRequest::<u64>::read("alerts", query.limit, query.cursor.as_deref())?;
     let open_only = !query.all.unwrap_or(false);
-    let found = alerts::list(&state.systems.master, open_only, page.after, page.fetch()).await?;
-    Ok(Json(page.page(found, |alert| alert.alert_id, AlertView::from)))
+    let found = alerts::list(
+        &state.app.systems.master,
+        open_only,
+        page.after,
+        page.fetch(),
+    )
+    .await?;
+    Ok(Json(page.page(
+        found,
+        |alert| alert.alert_id,
+        AlertView::from,
+    )))
 }
 
 /// Mark an alert resolved.
@@ -158,12 +179,12 @@ async fn resolve_alert(
     PathOf(id): PathOf<u64>,
 ) -> Result<Json<ResolvedView>, Problem> {
     let now = state.clock.now();
-    let resolved = alerts::resolve_id(&state.systems.master, id, now).await?;
+    let resolved = alerts::resolve_id(&state.app.systems.master, id, now).await?;
     Ok(Json(ResolvedView { id, resolved }))
 }
 
 async fn explained(state: &AppState, id: Uuid) -> Result<Json<Explanation>, Problem> {
-    let explanation = state.engine.explain(id).await?;
+    let explanation = state.app.engine.explain(id).await?;
     explanation
         .map(Json)
         .ok_or_else(|| Problem::new(Code::NotFound))

@@ -9,6 +9,7 @@ use axum::http::request::Parts;
 
 use super::health::ReadyCheck;
 use super::rate::TokenRate;
+use crate::app::App;
 use crate::runtime::{Clock, Entropy, Lifecycle};
 use crate::services::auth::AuthService;
 use crate::services::team::TeamService;
@@ -18,6 +19,8 @@ use crate::services::team::TeamService;
 pub struct HttpConfig {
     /// Largest body, in bytes; uploads have their own.
     pub body_limit: usize,
+    /// Largest uploaded file, in bytes.
+    pub upload_limit: usize,
     /// How long an answer may take to begin.
     pub timeout: Duration,
     /// How long stopping waits for what is running.
@@ -39,6 +42,7 @@ impl Default for HttpConfig {
     fn default() -> Self {
         Self {
             body_limit: 1024 * 1024,
+            upload_limit: 10 * 1024 * 1024,
             timeout: Duration::from_secs(30),
             drain: Duration::from_secs(10),
             cors_origins: Vec::new(),
@@ -62,6 +66,8 @@ pub struct Services {
     pub lifecycle: Lifecycle,
     pub ready: Vec<ReadyCheck>,
     pub token_rate: TokenRate,
+    /// The services that every process has.
+    pub app: App,
     pub auth: AuthService,
     pub team: TeamService,
 }

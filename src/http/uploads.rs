@@ -1,10 +1,12 @@
 //! `/v1/uploads`: files that prove something.
 
 use axum::Json;
-use axum::body::Bytes;
+use axum::body::{Body, to_bytes};
 use axum::extract::State;
 use axum::http::StatusCode;
-use axum::http::header::{CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
+use axum::http::header::{
+    CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS,
+};
 use axum::response::{IntoResponse, Response};
 use chrono::{DateTime, Utc};
 use serde::Serialize;
@@ -49,10 +51,14 @@ async fn create(
     me: Allowed<actions::UploadCreate>,
     State(state): State<AppState>,
     key: IdempotencyKey,
-    body: Bytes,
+    body: Body,
 ) -> Result<(StatusCode, Json<UploadView>), Problem> {
+    let limit = state.config.upload_limit;
+    let body = to_bytes(body, limit).await.map_err(|_| {
+        Problem::new(Code::TooLarge).detail(format!("A file has at most {limit} bytes."))
+    })?;
     let intention = key.intention(me.principal.sub(), &Hash::of_bytes(&body));
-    let uploads = state.uploads.clone();
+    let uploads = state.app.uploads.clone();
     let broker = me.seat.broker_id;
     let work = async move { uploads.store(broker, &intention, &body).await };
     let upload = state.lifecycle.detached(work).await??;
@@ -68,12 +74,15 @@ async fn read(
     State(state): State<AppState>,
     PathOf(id): PathOf<Uuid>,
 ) -> Result<Response, Problem> {
-    let (upload, content) = state.uploads.read(me.seat.broker_id, id).await?;
+    let (upload, content) = state.app.uploads.read(me.seat.broker_id, id).await?;
     let headers = [
         (CONTENT_TYPE, upload.content_type),
         // A file of somebody else's is looked at, never run.
         (X_CONTENT_TYPE_OPTIONS, "nosniff".to_owned()),
-        (CONTENT_DISPOSITION, format!("attachment; filename=\"{id}\"")),
+        (
+            CONTENT_DISPOSITION,
+            format!("attachment; filename=\"{id}\""),
+        ),
         (CACHE_CONTROL, "private, no-store".to_owned()),
     ];
     Ok((headers, content).into_response())

@@ -12,7 +12,6 @@ mod read;
 
 pub use create::{CommissionInput, CreateRequest};
 pub use error::{FieldError, NetworkError};
-pub use read::Page;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -129,7 +129,7 @@ pub(super) async fn view(
     seat: BrokerSeat,
     request: Request,
 ) -> Result<RequestView, Problem> {
-    let currency = state.currencies.get(&request.currency).await?;
+    let currency = state.app.currencies.get(&request.currency).await?;
     let exponent = currency.map_or(0, |currency| currency.exponent);
     let money = |minor: u64| format_minor(i128::from(minor), exponent);
     let shown = request.shows_contact_to(seat.broker_id);
@@ -160,7 +160,9 @@ pub(super) async fn view(
             }),
             words: request.terms_in_words(exponent),
         },
-        account_id: party.and_then(|party| request.account_of(party)).map(AccountRef::id),
+        account_id: party
+            .and_then(|party| request.account_of(party))
+            .map(AccountRef::id),
         method: request.method,
         city_code: request.city_code,
         counterpart_uid: request.counterpart_uid.filter(|_| shown),

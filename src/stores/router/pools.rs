@@ -112,8 +112,18 @@ impl Pools {
         }
     }
 
-    pub(super) fn server_url(&self, server: &str) -> Result<String, StoreError> {
-        self.server(server).map(|server| server.url.clone())
+    /// Whether a server answers a connection of its own: a pool may hold dead ones.
+    pub(super) async fn answers(&self, server: &str) -> bool {
+        let Ok(server) = self.server(server) else {
+            return false;
+        };
+        let Ok(options) = server.url.parse::<MySqlConnectOptions>() else {
+            return false;
+        };
+        match options.connect().await {
+            Ok(connection) => sqlx::Connection::close(connection).await.is_ok(),
+            Err(_) => false,
+        }
     }
 
     /// The pool of a database; opening one connects to nothing yet.

@@ -14,6 +14,7 @@ use axum::body::{Body, to_bytes};
 use axum::http::{HeaderMap, Request};
 use chrono::{DateTime, Utc};
 use serde_json::{Value, json};
+use settlenet::app::App;
 use settlenet::domain::access::{Role, TeamSeat};
 use settlenet::domain::canonical::Hash;
 use settlenet::http::{self, AppState, HttpConfig, ReadyCheck, Services, TokenRate};
@@ -26,7 +27,7 @@ use sqlx::MySqlPool;
 use sqlx::mysql::MySqlPoolOptions;
 use tower::ServiceExt;
 
-use crate::harness::Databases;
+use crate::harness::{Databases, World};
 
 pub const PASSWORD: &str = "correct horse battery";
 
@@ -116,6 +117,13 @@ impl Access {
             entropy,
             lifecycle: Lifecycle::default(),
             ready,
+            app: App::on_ledger(
+                &databases.config(),
+                World::shared_ledger().await,
+                clock.clone(),
+                Entropy::seeded(8),
+            )
+            .unwrap(),
             team: TeamService::new(pool.clone(), clock.clone(), auth.passwords()),
             auth,
         });
