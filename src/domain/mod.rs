@@ -3,8 +3,10 @@
 pub mod access;
 pub mod account;
 pub mod book;
+pub mod broker;
 pub mod canonical;
 pub mod chain;
+pub mod effects;
 pub mod ids;
 pub mod ledger;
 pub mod money;

@@ -5,7 +5,10 @@
 )]
 
 mod access;
+mod books;
 mod harness;
 mod migrate;
 mod network;
+mod provisioning;
+mod reconcile;
 mod stack;
