@@ -1,28 +1,14 @@
-//! A chain as a file, for whoever verifies it elsewhere: a line that says what follows, then one
-//! line per entry.
-
-use serde::{Deserialize, Serialize};
+//! A chain as a file, for whoever verifies it elsewhere: as `docs/formats.md` says, one line per
+//! entry.
 
 use super::{BooksError, BooksService};
-use crate::domain::chain::{ExportedEntry, Head};
+use crate::domain::chain::Head;
 use crate::domain::ids::BrokerId;
 use crate::stores::StoreError;
 use crate::stores::book;
 
 /// Entries that are read at once.
 const PAGE: u32 = 500;
-
-/// The first line of an exported chain.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ExportHeader {
-    /// `settlenet-chain`.
-    pub format: String,
-    pub v: u16,
-    /// As a string, as in the entries.
-    pub broker: String,
-    pub head: Head,
-}
 
 /// Why an export has stopped.
 #[derive(Debug, thiserror::Error)]
@@ -35,11 +21,11 @@ pub enum ExportError {
 }
 
 impl BooksService {
-    /// Writes a whole chain as of one moment, line by line, without the free text beside it.
-    /// Memory does not grow with the chain.
+    /// Writes a whole chain as of one moment, line by line, and gives its head. Memory does not
+    /// grow with the chain.
     ///
     /// # Errors
-    /// See [`ExportError`]; what was written until then is no whole chain, which its header
+    /// See [`ExportError`]; what was written until then is no whole chain, which only its head
     /// shows.
     pub async fn export(
         &self,
@@ -49,17 +35,7 @@ impl BooksService {
         let store = |error: StoreError| ExportError::Book(error.into());
         let scope = self.router.book(broker).await.map_err(store)?;
         let mut read = scope.read().await.map_err(store)?;
-        let (seq, tx_hash) = book::head(&mut read).await.map_err(store)?;
-        let head = Head { seq, tx_hash };
-        write(
-            &mut line,
-            &ExportHeader {
-                format: "settlenet-chain".to_owned(),
-                v: crate::domain::chain::FORMAT,
-                broker: broker.to_string(),
-                head,
-            },
-        )?;
+        let head = book::head(&mut read).await.map_err(store)?;
         let mut last = 0;
         loop {
             let page = book::entries_after(&mut read, last, PAGE)
@@ -67,11 +43,8 @@ impl BooksService {
                 .map_err(store)?;
             for stored in &page {
                 last = stored.entry.seq;
-                let exported = ExportedEntry {
-                    entry: stored.entry.canonical(),
-                    tx_hash: stored.tx_hash,
-                };
-                write(&mut line, &exported)?;
+                let text = stored.exported().to_line().map_err(std::io::Error::from)?;
+                line(text.as_bytes())?;
             }
             if page.len() < PAGE as usize {
                 break;
@@ -80,13 +53,4 @@ impl BooksService {
         read.end().await.map_err(store)?;
         Ok(head)
     }
-}
-
-fn write(
-    line: &mut impl FnMut(&[u8]) -> std::io::Result<()>,
-    value: &impl Serialize,
-) -> std::io::Result<()> {
-    let mut text = serde_json::to_vec(value)?;
-    text.push(b'\n');
-    line(&text)
 }

@@ -8,8 +8,9 @@ use super::{
     BETWEEN_LOOKS, Finding, InvariantReport, LOOKS, PAGE, Progress, Reconcile, ReconcileError,
 };
 use crate::domain::book::Reservation;
-use crate::domain::chain::{Break, BreakKind, Head, Verifier};
+use crate::domain::chain::Verified;
 use crate::domain::ids::{AccountId, BrokerId};
+use crate::services::books::walk;
 use crate::stores::StoreError;
 use crate::stores::book;
 use crate::stores::master::{audit, requests};
@@ -64,15 +65,15 @@ impl Reconcile {
         let scope = self.systems.router.book(broker).await?;
         let mut read = scope.read().await?;
         let mut found = Vec::new();
-        let balances = match walk(&mut read, broker).await? {
-            Ok(verifier) => Some(verifier),
-            Err(broken) => {
-                found.push(Finding::new(subject(broker), broken));
+        let chain = match walk(&mut read, None, &|_, _| {}).await?.result {
+            Ok(verified) => Some(verified),
+            Err(fault) => {
+                found.push(Finding::new(subject(broker), fault));
                 None
             }
         };
         let held = held(&mut read).await?;
-        accounts(&mut read, balances.as_ref(), &held, &mut found).await?;
+        accounts(&mut read, chain, &held, &mut found).await?;
         read.end().await?;
         Ok(found)
     }
@@ -151,44 +152,6 @@ fn subject(broker: BrokerId) -> String {
     format!("broker {broker}")
 }
 
-/// Walks the chain from genesis to its head.
-async fn walk(
-    read: &mut BookRead<'_>,
-    broker: BrokerId,
-) -> Result<Result<Verifier, Break>, StoreError> {
-    let mut verifier = Verifier::new(broker);
-    let mut limit = PAGE;
-    loop {
-        let seq = verifier.head().seq;
-        let page = match book::entries_after(read, seq, limit).await {
-            Ok(page) => page,
-            // One row of the page can't be read: the walk goes on to it one by one.
-            Err(StoreError::Corrupt { .. }) if limit > 1 => {
-                limit = 1;
-                continue;
-            }
-            Err(StoreError::Corrupt { what, .. }) => {
-                return Ok(Err(Break {
-                    seq: seq + 1,
-                    kind: BreakKind::Unreadable(what),
-                }));
-            }
-            Err(error) => return Err(error),
-        };
-        for stored in &page {
-            let pushed = verifier.push(&stored.entry, stored.tx_hash, stored.private.as_ref());
-            if let Err(broken) = pushed {
-                return Ok(Err(broken));
-            }
-        }
-        if page.is_empty() {
-            break;
-        }
-    }
-    let (seq, tx_hash) = book::head(read).await?;
-    Ok(verifier.finish(Head { seq, tx_hash }).map(|()| verifier))
-}
-
 /// What is held on each account.
 async fn held(read: &mut BookRead<'_>) -> Result<BTreeMap<AccountId, i128>, StoreError> {
     let mut held: BTreeMap<AccountId, i128> = BTreeMap::new();
@@ -201,13 +164,13 @@ async fn held(read: &mut BookRead<'_>) -> Result<BTreeMap<AccountId, i128>, Stor
 /// Compares every account with the entries (where the chain is whole) and the reservations.
 async fn accounts(
     read: &mut BookRead<'_>,
-    chain: Option<&Verifier>,
+    chain: Option<Verified>,
     held: &BTreeMap<AccountId, i128>,
     found: &mut Vec<Finding>,
 ) -> Result<(), StoreError> {
     let broker = read.broker();
     let mut without_account = held.clone();
-    let mut not_seen = chain.map(|chain| chain.balances().clone());
+    let mut not_seen = chain.map(|chain| chain.balances);
     let mut last = None;
     loop {
         let page = book::accounts(read, last, PAGE).await?;
@@ -220,8 +183,8 @@ async fn accounts(
                 found.push(Finding::new(subject(broker), what));
             }
             if let Some(balances) = &mut not_seen {
-                let sum = balances.remove(id).unwrap_or(0);
-                if i128::from(state.balance.balance) != sum {
+                let sum = balances.remove(id).map_or(0, |(_, sum)| sum);
+                if state.balance.balance != sum {
                     let says = state.balance.balance;
                     let what = format!("account {id} has a balance of {says}, its entries {sum}");
                     found.push(Finding::new(subject(broker), what));
