@@ -69,9 +69,16 @@ async fn an_account_is_opened_booked_on_read_and_closed() {
                 (200, &json!("closed"))
             );
         }
-        let refused = api.post(&entries, &token, opening(&api, "1")).await;
+        // A credit is never refused: it goes to the house's suspense account.
+        let diverted = api.post(&entries, &token, opening(&api, "1")).await;
+        assert_eq!(diverted.status, 201, "{diverted:?}");
+        assert_eq!(diverted.body["diverted_from"], account.body["id"]);
+        assert_ne!(diverted.body["account_id"], account.body["id"]);
+        let debit = json!({"kind": "correction", "side": "debit", "amount": "1",
+                           "currency_code": api.world.currency});
+        let refused = api.post(&entries, &token, debit).await;
         assert_eq!(refused.problem(), (409, "books_refused"));
-        assert!(refused.body["reason"]["code"].is_string(), "{refused:?}");
+        assert_eq!(refused.body["reason"]["code"], "account_closed");
     }
 }
 

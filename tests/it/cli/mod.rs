@@ -73,7 +73,10 @@ fn help_is_there_for_all() {
         assert!(help(args).contains("Exit codes: 0 "), "{args:?}");
     }
     for (what, verbs) in [
-        ("broker", &["create", "list", "show", "suspend", "resume"][..]),
+        (
+            "broker",
+            &["create", "list", "show", "suspend", "resume"][..],
+        ),
         ("server", &["add", "list"]),
         ("shard", &["create", "list"]),
         ("user", &["create"]),
@@ -83,7 +86,10 @@ fn help_is_there_for_all() {
         let whole = help(&["admin", what]);
         for verb in verbs {
             assert!(whole.contains(&format!("\n  {verb}")), "{what} {verb}");
-            assert!(help(&["admin", what, verb]).contains("--json"), "{what} {verb}");
+            assert!(
+                help(&["admin", what, verb]).contains("--json"),
+                "{what} {verb}"
+            );
         }
     }
 }
