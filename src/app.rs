@@ -9,6 +9,7 @@ use crate::config::Config;
 use crate::runtime::{Clock, Entropy};
 use crate::services::network::{NetworkRules, NetworkService};
 use crate::services::saga::{SagaEngine, SagaLimits, Systems};
+use crate::services::uploads::UploadService;
 use crate::stores::StoreError;
 use crate::stores::ledger::{Ledger, LedgerConfig, LedgerError};
 use crate::stores::master::currencies::CurrencyRegistry;
@@ -21,6 +22,7 @@ pub struct App {
     pub currencies: Arc<CurrencyRegistry>,
     pub engine: SagaEngine,
     pub network: NetworkService,
+    pub uploads: UploadService,
 }
 
 /// Why the parts can't be put together.
@@ -91,11 +93,13 @@ impl App {
             engine.clone(),
             rules,
         );
+        let uploads = UploadService::new(systems.master.clone(), systems.clock.clone());
         Ok(Self {
             systems,
             currencies,
             engine,
             network,
+            uploads,
         })
     }
 }

@@ -5,6 +5,8 @@ mod dev;
 mod down;
 mod logging;
 mod migrate;
+mod serve;
+pub mod settings;
 mod worker;
 
 use std::path::PathBuf;
@@ -42,6 +44,7 @@ enum Command {
     Down(down::Args),
     Config(config::Args),
     Migrate(migrate::Args),
+    Serve(serve::Args),
     Worker(worker::Args),
 }
 
@@ -94,6 +97,7 @@ pub fn main() -> ExitCode {
             Command::Down(args) => down::run(&args).await,
             Command::Config(args) => config::run(&args),
             Command::Migrate(args) => migrate::run(&args).await,
+            Command::Serve(args) => serve::run(args).await,
             Command::Worker(args) => worker::run(args).await,
         }
     });
@@ -123,4 +127,32 @@ async fn until_asked_to_end() -> std::io::Result<()> {
         _ = interrupt.recv() => {}
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    /// The release is written where a constant cannot reach; they must agree.
+    #[test]
+    fn one_release_of_the_ledger_is_named_everywhere() {
+        let release = crate::TIGERBEETLE_RELEASE;
+        assert!(VERSION.contains(release));
+        let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+        for (file, line) in [
+            ("scripts/setup.sh", format!("tb_version={release}\n")),
+            ("docker-compose.yml", format!("tigerbeetle:{release}\n")),
+            ("Cargo.lock", format!("+{release}\"\n")),
+        ] {
+            let text = std::fs::read_to_string(root.join(file)).unwrap();
+            assert!(text.contains(&line), "{file} names {release}");
+        }
+    }
 }

@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::ops::RangeInclusive;
 
-use super::{Config, ConfigError, SecretUrl};
+use super::{Config, ConfigError, OutsideIssuer, SecretUrl};
 
 const KIB: usize = 1024;
 const MIB: usize = 1024 * KIB;
@@ -28,6 +28,19 @@ impl Config {
             http.shutdown_grace_ms.0,
             0..=600_000,
         )?;
+        within("http.timeout_ms", http.timeout_ms.0, 100..=600_000)?;
+        within("http.trusted_proxies", http.trusted_proxies, 0..=16)?;
+        within(
+            "http.token_rate_per_minute",
+            http.token_rate_per_minute,
+            1..=1_000_000,
+        )?;
+        within(
+            "http.token_rate_burst",
+            http.token_rate_burst,
+            1..=1_000_000,
+        )?;
+        within("http.ready_wait_ms", http.ready_wait_ms.0, 10..=60_000)?;
 
         database("master.url", &self.master.url, "mysql", true)?;
         within(
@@ -39,7 +52,7 @@ impl Config {
             return Err(wrong(
                 "servers",
                 "none".into(),
-                "at least one server".into(),
+                "at least one server, as [servers.NAME] with its url".into(),
             ));
         }
         for (name, server) in &self.servers {
@@ -108,14 +121,19 @@ impl Config {
         text("auth.audience", &auth.audience)?;
         within("auth.access_ttl_s", auth.access_ttl_s.0, 10..=900)?;
         within("auth.refresh_ttl_s", auth.refresh_ttl_s.0, 60..=365 * DAY)?;
-        if let Some(url) = &auth.jwks_url
-            && !(url.expose().starts_with("https://") || url.expose().starts_with("http://"))
-        {
-            return Err(wrong(
-                "auth.jwks_url",
-                url.to_string(),
-                "an http or https URL".into(),
-            ));
+        within("auth.login_ttl_s", auth.login_ttl_s.0, 60..=365 * DAY)?;
+        within("auth.leeway_s", auth.leeway_s.0, 0..=120)?;
+        within("auth.key_lead_s", auth.key_lead_s.0, 0..=7 * DAY)?;
+        within("auth.login_attempts", auth.login_attempts, 1..=1_000_000)?;
+        within(
+            "auth.address_attempts",
+            auth.address_attempts,
+            1..=1_000_000,
+        )?;
+        within("auth.parallel_hashes", auth.parallel_hashes, 1..=1_024)?;
+        within("auth.hash_wait_ms", auth.hash_wait_ms.0, 0..=60_000)?;
+        if let Some(outside) = &auth.outside {
+            self.check_outside(outside)?;
         }
         Ok(())
     }
@@ -134,8 +152,30 @@ impl Config {
         within("saga.concurrency", saga.concurrency, 1..=10_000)?;
         within("saga.claim_batch", saga.claim_batch, 1..=10_000)?;
         within("saga.append_batch", saga.append_batch, 1..=10_000)?;
+        within("saga.finish_batch", saga.finish_batch, 1..=10_000)?;
 
         Ok(())
+    }
+
+    fn check_outside(&self, outside: &OutsideIssuer) -> Result<(), ConfigError> {
+        text("auth.outside.issuer", &outside.issuer)?;
+        if outside.issuer == self.auth.issuer {
+            return Err(wrong(
+                "auth.outside.issuer",
+                outside.issuer.clone(),
+                "another issuer than auth.issuer".into(),
+            ));
+        }
+        let starts = ["https://", "http://", "/"];
+        if !starts.iter().any(|start| outside.jwks.starts_with(start)) {
+            return Err(wrong(
+                "auth.outside.jwks",
+                outside.jwks.clone(),
+                "an http or https URL, or an absolute path".into(),
+            ));
+        }
+        within("auth.outside.max_ttl_s", outside.max_ttl_s.0, 60..=DAY)?;
+        within("auth.outside.refresh_s", outside.refresh_s.0, 10..=DAY)
     }
 }
 

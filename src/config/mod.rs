@@ -22,10 +22,10 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use crate::domain::access::Role;
 use crate::domain::terms::DefaultTerms;
 
 pub use error::ConfigError;
-
 pub use values::{ClusterId, Millis, Seconds, SecretUrl};
 
 /// The file that is read when no other is named, if it is there.
@@ -68,6 +68,19 @@ pub struct Http {
     pub confirm_wait_ms: Millis,
     /// How long running work may take to finish at a shutdown.
     pub shutdown_grace_ms: Millis,
+    /// How long an answer may take to begin.
+    pub timeout_ms: Millis,
+    /// Origins of browsers that may call; none by default.
+    pub cors_origins: Vec<String>,
+    /// Proxies of ours in front, each of which adds to `x-forwarded-for`; with 0 that header is
+    /// ignored.
+    pub trusted_proxies: usize,
+    /// Calls of the token endpoints per minute and address, in the long run.
+    pub token_rate_per_minute: u32,
+    /// How many of them may come at once.
+    pub token_rate_burst: u32,
+    /// How long a readiness check may take.
+    pub ready_wait_ms: Millis,
 }
 
 /// The network's own database.
@@ -145,10 +158,56 @@ pub struct Auth {
     /// At most 900.
     pub access_ttl_s: Seconds,
     pub refresh_ttl_s: Seconds,
-    /// Ed25519 private key, PKCS#8 PEM. Relative to the file that names it.
+    /// How long a log-in can be refreshed at all.
+    pub login_ttl_s: Seconds,
+    /// How far the clocks of issuer and verifier may be apart.
+    pub leeway_s: Seconds,
+    /// How long a further signing key is published before it signs.
+    pub key_lead_s: Seconds,
+    /// Attempts per login in 15 minutes before each costs a wait.
+    pub login_attempts: u32,
+    /// The same per address.
+    pub address_attempts: u32,
+    /// Passwords hashed at the same time; each takes 19 MiB and a core.
+    pub parallel_hashes: u32,
+    /// How long a log-in waits for its turn to be hashed.
+    pub hash_wait_ms: Millis,
+    /// Ed25519 private key, PKCS#8 PEM; or a folder of such files (`*.pem`) while keys are
+    /// rotated. Relative to the file that names it.
     pub signing_key_file: Option<PathBuf>,
-    /// Keys of an outside issuer, accepted besides our own.
-    pub jwks_url: Option<SecretUrl>,
+    /// An issuer whose tokens are accepted besides our own.
+    pub outside: Option<OutsideIssuer>,
+}
+
+/// An outside issuer of tokens. It is trusted to say which broker a caller acts for.
+#[derive(Debug, Clone, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct OutsideIssuer {
+    /// `iss` of its tokens.
+    pub issuer: String,
+    /// Its key set: an `http(s)://` address or an absolute path.
+    pub jwks: String,
+    /// Roles that it may give.
+    #[serde(default = "outside_roles")]
+    pub roles: Vec<Role>,
+    /// Longest life of its tokens.
+    #[serde(default = "outside_max_ttl")]
+    pub max_ttl_s: Seconds,
+    /// How long its key set is used without asking again.
+    #[serde(default = "outside_refresh")]
+    pub refresh_s: Seconds,
+}
+
+fn outside_roles() -> Vec<Role> {
+    vec![Role::BrokerAdmin, Role::BrokerOperator, Role::BrokerViewer]
+}
+
+fn outside_max_ttl() -> Seconds {
+    Seconds(900)
+}
+
+fn outside_refresh() -> Seconds {
+    Seconds(600)
 }
 
 /// The saga engine.
@@ -209,6 +268,12 @@ impl Default for Http {
             upload_limit_bytes: 10 * 1024 * 1024,
             confirm_wait_ms: Millis(2_000),
             shutdown_grace_ms: Millis(10_000),
+            timeout_ms: Millis(30_000),
+            cors_origins: Vec::new(),
+            trusted_proxies: 0,
+            token_rate_per_minute: 120,
+            token_rate_burst: 60,
+            ready_wait_ms: Millis(2_000),
         }
     }
 }
@@ -239,9 +304,16 @@ impl Default for Auth {
             issuer: "settlenet".into(),
             audience: "settlenet".into(),
             access_ttl_s: Seconds(900),
-            refresh_ttl_s: Seconds(30 * 24 * 3600),
+            refresh_ttl_s: Seconds(7 * 24 * 3600),
+            login_ttl_s: Seconds(30 * 24 * 3600),
+            leeway_s: Seconds(30),
+            key_lead_s: Seconds(300),
+            login_attempts: 10,
+            address_attempts: 100,
+            parallel_hashes: 2,
+            hash_wait_ms: Millis(5_000),
             signing_key_file: None,
-            jwks_url: None,
+            outside: None,
         }
     }
 }
@@ -307,6 +379,7 @@ impl Config {
         tree.overlay(environment)?;
         tree.resolve_secret_files()?;
         tree.resolve_paths();
+        tree.add_required_sections();
         let config: Self = tree.deserialize()?;
         config.check()?;
         Ok(config)

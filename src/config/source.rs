@@ -148,6 +148,16 @@ impl Tree {
         }
     }
 
+    /// Adds the sections that have keys without a default, so that a missing one
+    /// is told by the key that it lacks.
+    pub fn add_required_sections(&mut self) {
+        for section in ["master", "servers", "postgres"] {
+            self.root
+                .entry(section.to_owned())
+                .or_insert_with(|| Node::Table(BTreeMap::new()));
+        }
+    }
+
     pub fn deserialize<'de, T: Deserialize<'de>>(self) -> Result<T, ConfigError> {
         T::deserialize(Node::Table(self.root)).map_err(ConfigError::from)
     }

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use super::*;
+use crate::domain::terms::ObligationTerm;
 
 const GOOD: &str = r#"
 [master]
@@ -64,7 +65,7 @@ fn defaults_fill_what_is_not_said() {
     assert_eq!(config.saga.max_retries, 5);
     assert_eq!(
         config.network.terms.send_to_client,
-        ObligationDefault::CounterpartyOwes
+        ObligationTerm::CounterpartyOwes
     );
 }
 
@@ -102,7 +103,7 @@ fn the_environment_wins_and_takes_the_type_of_the_key() {
     assert_eq!(config.auth.issuer, "12345");
     assert_eq!(config.tigerbeetle.addresses.len(), 2);
     assert_eq!(config.tigerbeetle.cluster_id.0, u128::MAX - 1);
-    assert_eq!(config.network.terms.send, ObligationDefault::None);
+    assert_eq!(config.network.terms.send, ObligationTerm::None);
     assert_eq!(config.servers["b"].url.expose(), "mysql://u@h");
     assert_eq!(config.log.format, LogFormat::Json);
 }
@@ -182,7 +183,7 @@ fn what_is_missing_is_named_with_its_variable() {
     assert!(said.starts_with("master.url is missing"), "{said}");
     assert!(said.contains("SETTLENET_MASTER__URL"), "{said}");
     let without = Config::from_sources(None, []).unwrap_err().to_string();
-    assert!(without.starts_with("master is missing"), "{without}");
+    assert!(without.starts_with("master.url is missing"), "{without}");
 }
 
 #[test]

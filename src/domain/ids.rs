@@ -93,6 +93,14 @@ public_id!(
     /// An account in a broker's book; unique within the book.
     AccountId, "AC-"
 );
+public_id!(
+    /// A person who logs in.
+    UserId, "US-"
+);
+public_id!(
+    /// A program that logs in: an API client.
+    ClientId, "CL-"
+);
 
 /// The first 48 bits of SHA-256 over the prefix and the parts, each ended by a zero byte.
 fn derive_bits(prefix: &str, parts: &[&str]) -> u64 {

@@ -1,5 +1,6 @@
 //! The rules: pure functions and types. No I/O, no clock, no randomness: they are parameters.
 
+pub mod access;
 pub mod account;
 pub mod book;
 pub mod broker;
@@ -9,11 +10,13 @@ pub mod effects;
 pub mod ids;
 pub mod ledger;
 pub mod money;
+pub mod obligation;
 pub mod plan;
 pub mod proof;
 pub mod request;
 pub mod request_event;
 pub mod saga;
 pub mod terms;
+pub mod throttle;
 
 mod words;

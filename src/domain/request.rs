@@ -17,6 +17,7 @@ mod saga_moves;
 #[cfg(test)]
 pub(in crate::domain) mod tests;
 mod transitions;
+mod words;
 
 pub use change::{Change, Decision, Refusal};
 pub use saga_moves::Booked;

@@ -3,6 +3,8 @@
 mod clock;
 mod entropy;
 pub mod failpoint;
+mod lifecycle;
 
 pub use clock::Clock;
 pub use entropy::Entropy;
+pub use lifecycle::{BrokeOff, Lifecycle};

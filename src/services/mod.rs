@@ -2,9 +2,15 @@
 //! transaction.
 
 pub mod announce;
+pub mod auth;
 pub mod books;
 pub mod lanes;
 pub mod network;
 pub mod provisioning;
 pub mod reconcile;
 pub mod saga;
+pub mod team;
+pub mod uploads;
+
+pub use crate::stores::StoreError;
+pub use crate::stores::master::idempotency::Intention;

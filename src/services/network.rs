@@ -12,7 +12,6 @@ mod read;
 
 pub use create::{CommissionInput, CreateRequest};
 pub use error::{FieldError, NetworkError};
-pub use read::Page;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,7 +25,7 @@ use super::saga::{SagaEngine, Systems};
 use crate::domain::account::{AccountRef, OwnerKind};
 use crate::domain::ids::{AccountId, BrokerId, RequestId};
 use crate::domain::money::{Amount, Currency};
-use crate::domain::proof::Proof;
+use crate::domain::proof::{self, Proof};
 use crate::domain::request::{Acceptance, Decision, Refusal, Request, RequestStatus};
 use crate::domain::saga::SagaKind;
 use crate::domain::terms::DefaultTerms;
@@ -34,6 +33,7 @@ use crate::stores::book;
 use crate::stores::master::currencies::CurrencyRegistry;
 use crate::stores::master::requests;
 use crate::stores::master::standing::{self, Standing};
+use crate::stores::master::uploads;
 
 /// Who asks: a broker, by the subject of its token.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -167,19 +167,48 @@ impl NetworkService {
         .await
     }
 
+    /// The sender has sent. A proof that names an upload carries its SHA-256 from here on.
+    ///
     /// # Errors
-    /// See [`NetworkError`].
+    /// See [`NetworkError`]; an upload must be the sender's own and have the hash that is stated.
     pub async fn mark_sent(
         &self,
         actor: &Actor,
         id: RequestId,
         proofs: Vec<Proof>,
     ) -> Result<Answer, NetworkError> {
+        proof::check(&proofs).map_err(|error| FieldError::new("proof", error))?;
+        let proofs = self.with_hashes(actor, proofs).await?;
         let within = chrono::Duration::from_std(self.0.rules.confirm_within).unwrap_or_default();
-        self.transition(actor, id, |request, _, now| {
-            request.mark_sent(actor.broker, &proofs, within, now)
-        })
-        .await
+        let answer = self
+            .transition(actor, id, |request, _, now| {
+                request.mark_sent(actor.broker, &proofs, within, now)
+            })
+            .await?;
+        Ok(answer)
+    }
+
+    async fn with_hashes(
+        &self,
+        actor: &Actor,
+        mut proofs: Vec<Proof>,
+    ) -> Result<Vec<Proof>, NetworkError> {
+        for proof in &mut proofs {
+            let Some(upload) = super::uploads::named_by(proof) else {
+                continue;
+            };
+            let found = uploads::get(self.master(), upload)
+                .await?
+                .filter(|found| found.broker == actor.broker)
+                .ok_or_else(|| FieldError::new("proof.url", "is an upload of your own"))?;
+            if proof.sha256.is_some_and(|stated| stated != found.sha256) {
+                return Err(
+                    FieldError::new("proof.sha256", "is the hash of the uploaded file").into(),
+                );
+            }
+            proof.sha256 = Some(found.sha256);
+        }
+        Ok(proofs)
     }
 
     /// Confirms what has arrived: starts the saga and waits for it within the bound. Everyone who

@@ -26,6 +26,10 @@ const STOP_LIMIT: Duration = Duration::from_secs(20);
 const RESTARTS: usize = 5;
 const RESTART_WINDOW: Duration = Duration::from_mins(1);
 const PROBE_PERIOD: Duration = Duration::from_millis(50);
+/// How long a predecessor's port may stay busy.
+const PORT_LIMIT: Duration = Duration::from_secs(5);
+/// Between a failed restart and the next.
+const RESTART_PAUSE: Duration = Duration::from_millis(500);
 /// How many ports a first start tries, should another process be quicker.
 const PORT_TRIES: usize = 5;
 
@@ -135,6 +139,14 @@ impl Keeper {
                     let reason = describe(&error);
                     say(&format!("{}: {reason}", self.server.name));
                     end_leftover(self.server.name, &self.server.home).await;
+                    // One that has run before may need another try: what its
+                    // last life left is not always gone at once.
+                    if self.port_is_known && waiting.is_none() && self.may_restart() {
+                        tokio::select! {
+                            () = tokio::time::sleep(RESTART_PAUSE) => continue,
+                            () = closing.cancelled() => return,
+                        }
+                    }
                     if let Some(reply) = waiting.take() {
                         let _ = reply.send(Err(reason.clone()));
                     }
@@ -171,8 +183,8 @@ impl Keeper {
         });
     }
 
-    /// Counts an unasked death; an error when there were too many of late.
-    fn note_death(&mut self, status: ExitStatus) -> Result<(), ServerError> {
+    /// Counts a death or a failed restart; false when there were too many of late.
+    fn may_restart(&mut self) -> bool {
         let now = Instant::now();
         self.deaths.push_back(now);
         while self
@@ -182,7 +194,12 @@ impl Keeper {
         {
             self.deaths.pop_front();
         }
-        if self.deaths.len() > RESTARTS {
+        self.deaths.len() <= RESTARTS
+    }
+
+    /// Counts an unasked death; an error when there were too many of late.
+    fn note_death(&mut self, status: ExitStatus) -> Result<(), ServerError> {
+        if !self.may_restart() {
             return Err(ServerError::KeepsDying {
                 restarts: RESTARTS,
                 seconds: RESTART_WINDOW.as_secs(),
@@ -203,6 +220,10 @@ impl Keeper {
         self.server.prepare().await?;
         for _ in 1..PORT_TRIES {
             match self.start_once().await {
+                Err(ServerError::PortTaken { .. }) if !self.port_is_known => {
+                    self.port = choose_port(&[self.port])?;
+                }
+                // Somebody was quicker between our look at the port and its start.
                 Err(ServerError::EndedAtStart { .. })
                     if !self.port_is_known && !port_is_free(self.port) =>
                 {
@@ -219,6 +240,7 @@ impl Keeper {
     }
 
     async fn start_once(&self) -> Result<Child, ServerError> {
+        self.port_freed().await?;
         let launch = self.server.launch(self.port)?;
         let log = self.server.log();
         let failed = |source| ServerError::File {
@@ -282,6 +304,19 @@ impl Keeper {
             }
             tokio::time::sleep(PROBE_PERIOD).await;
         }
+    }
+
+    /// Waits for a predecessor's port: the kernel closes what an io_uring held
+    /// only after the process is gone, and a probe would find it answering.
+    async fn port_freed(&self) -> Result<(), ServerError> {
+        let deadline = Instant::now() + PORT_LIMIT;
+        while !port_is_free(self.port) {
+            if Instant::now() >= deadline {
+                return Err(ServerError::PortTaken { port: self.port });
+            }
+            tokio::time::sleep(PROBE_PERIOD).await;
+        }
+        Ok(())
     }
 
     /// Carries out orders until the server is down, whatever the reason.

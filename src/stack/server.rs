@@ -110,6 +110,8 @@ pub enum ServerError {
         last: String,
         log: PathBuf,
     },
+    #[error("another process listens on its port {port}")]
+    PortTaken { port: u16 },
     #[error("no free port between {} and {}", PORTS.start, PORTS.end)]
     NoPort,
     #[error(

@@ -1,5 +1,6 @@
 //! The master database: the network's own tables.
 
+pub mod access;
 pub mod alerts;
 pub mod audit;
 pub mod brokers;
@@ -11,6 +12,7 @@ pub mod placement;
 pub mod requests;
 pub mod sagas;
 pub mod standing;
+pub mod uploads;
 
 use sqlx::{MySql, MySqlPool, Transaction};
 

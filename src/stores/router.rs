@@ -83,9 +83,14 @@ impl Router {
         Ok(self.pools.get(key)?.pool)
     }
 
-    /// The URL of a server of the configuration.
+    /// The URL of a server of the configuration, without a database: for provisioning.
     pub(crate) fn server_url(&self, server: &str) -> Result<String, StoreError> {
         self.pools.server_url(server)
+    }
+
+    /// Whether a server of the configuration answers, whatever databases it has.
+    pub async fn answers(&self, server: &str) -> bool {
+        self.pools.answers(server).await
     }
 
     fn remembered(&self, broker: BrokerId) -> Option<Route> {

@@ -4,6 +4,7 @@
     reason = "a test that panics has failed, which is what it is for"
 )]
 
+mod access;
 mod books;
 mod harness;
 mod migrate;

@@ -1,6 +1,7 @@
 //! The life of a request through the services, on real servers.
 
 use settlenet::domain::ledger::AccountName;
+use settlenet::domain::obligation::ObligationStatus;
 use settlenet::domain::request::RequestStatus;
 use settlenet::stores::book;
 use settlenet::stores::ledger::AccountSpec;
@@ -44,8 +45,8 @@ async fn a_confirmed_send_changes_three_books_and_the_ledger() {
         (world.alpha, world.beta)
     );
     assert_eq!(
-        (owed[0].amount, owed[0].status.as_str()),
-        (1_000_000, "active")
+        (owed[0].amount, owed[0].status),
+        (1_000_000, ObligationStatus::Active)
     );
 
     let positions = [world.alpha, world.beta].map(|broker| AccountSpec {

@@ -264,3 +264,28 @@ async fn a_stack_ends_in_order_on_sigterm_even_while_starting() {
     .await;
     assert!(status.is_some_and(|status| status.success()));
 }
+
+#[tokio::test]
+async fn a_server_that_keeps_dying_is_given_up_until_it_is_started() {
+    let stack = private_stack().await;
+    let name = ServerName::MariadbB;
+    // Five times it is brought back; the sixth death within the minute is too much.
+    for _ in 0..6 {
+        let pid = stack.server(name).pid.unwrap();
+        signal("KILL", pid);
+        until("it is back or given up", SOON, async || {
+            let now = stack.server(name);
+            matches!(now.state, ServerState::Running | ServerState::Failed) && now.pid != Some(pid)
+        })
+        .await;
+    }
+    let given_up = stack.server(name);
+    assert_eq!(given_up.state, ServerState::Failed);
+    assert!(given_up.problem.unwrap().contains("gave up"));
+    assert_eq!(
+        stack.server(ServerName::MariadbA).state,
+        ServerState::Running
+    );
+    stack.order("start mariadb-b").await;
+    assert_eq!(stack.server(name).state, ServerState::Running);
+}

@@ -6,12 +6,14 @@ use uuid::Uuid;
 
 use super::{Actor, NetworkError, NetworkService};
 use crate::domain::plan::{Action, Plan};
+use crate::domain::proof::Proof;
 use crate::domain::request::Change;
 use crate::runtime::failpoint;
 use crate::services::announce;
+use crate::services::uploads::named_by;
 use crate::stores::StoreError;
 use crate::stores::master::requests::{self, Sealed};
-use crate::stores::master::{self, MasterTx, feed, obligations, sagas};
+use crate::stores::master::{self, MasterTx, feed, obligations, sagas, uploads};
 
 impl NetworkService {
     /// Persists a change where the request is still as it was when it was decided; starts the
@@ -51,6 +53,7 @@ impl NetworkService {
             ride_along(&mut tx, plan, now).await?;
             sagas::insert(&mut tx, plan, &lease, self.0.engine.max_retries(), now).await?;
         }
+        uploads::use_for(&mut tx, &uploads_of(&sealed), sealed.request.id, now).await?;
         feed::insert(&mut tx, &announce::of_transition(&sealed), now).await?;
         let kind = plan.as_ref().map_or("none", |plan| plan.kind.as_str());
         failpoint::at_step(kind, "record", "before");
@@ -83,4 +86,17 @@ async fn ride_along(tx: &mut MasterTx, plan: &Plan, now: DateTime<Utc>) -> Resul
         }
     }
     Ok(())
+}
+
+/// The uploads that the proofs of a `sent` name: the other side may read them from now on.
+fn uploads_of(sealed: &Sealed) -> Vec<Uuid> {
+    let private = sealed
+        .event
+        .private
+        .as_ref()
+        .and_then(|private| private.get("proof"));
+    let proofs: Vec<Proof> = private
+        .and_then(|proofs| serde_json::from_value(proofs.clone()).ok())
+        .unwrap_or_default();
+    proofs.iter().filter_map(named_by).collect()
 }

@@ -7,13 +7,6 @@ use crate::domain::request::{Refusal, Request};
 use crate::domain::request_event::Event;
 use crate::stores::master::requests::{self, After, Filter};
 
-/// A page of requests, and where the next begins.
-#[derive(Clone, Debug)]
-pub struct Page {
-    pub requests: Vec<Request>,
-    pub next: Option<After>,
-}
-
 impl NetworkService {
     /// A request, for a broker that may see it.
     ///
@@ -28,6 +21,8 @@ impl NetworkService {
         }
     }
 
+    /// A broker's requests and the open broadcasts of others, newest first.
+    ///
     /// # Errors
     /// The master's.
     pub async fn requests(
@@ -36,25 +31,8 @@ impl NetworkService {
         filter: Filter,
         after: Option<After>,
         limit: u32,
-    ) -> Result<Page, NetworkError> {
-        let mut found = requests::list(
-            self.master(),
-            broker,
-            filter,
-            after,
-            limit.saturating_add(1),
-        )
-        .await?;
-        let more = found.len() > limit as usize;
-        found.truncate(limit as usize);
-        let next = found.last().filter(|_| more).map(|last| After {
-            created_at: last.created_at,
-            id: last.id,
-        });
-        Ok(Page {
-            requests: found,
-            next,
-        })
+    ) -> Result<Vec<Request>, NetworkError> {
+        Ok(requests::list(self.master(), broker, filter, after, limit).await?)
     }
 
     /// The events of a request, for its parties.

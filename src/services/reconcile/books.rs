@@ -66,8 +66,8 @@ impl Reconcile {
         let mut found = Vec::new();
         let balances = match walk(&mut read, broker).await? {
             Ok(verifier) => Some(verifier),
-            Err(broken) => {
-                found.push(Finding::new(subject(broker), broken));
+            Err(first) => {
+                found.push(Finding::new(subject(broker), first));
                 None
             }
         };

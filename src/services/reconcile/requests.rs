@@ -14,6 +14,7 @@ use crate::domain::chain::Entry;
 use crate::domain::effects::{self, Named};
 use crate::domain::ids::{BrokerId, RequestId};
 use crate::domain::ledger::{AccountName, HOLD_INDEX, SETTLE_INDEX, account_id, transfer_id};
+use crate::domain::obligation::ObligationStatus;
 use crate::domain::plan::{self, Debt, Plan};
 use crate::domain::request::{Request, RequestStatus};
 use crate::domain::request_event::{self, Event, EventKind};
@@ -243,7 +244,7 @@ impl Reconcile {
         }
         let debt = completed.and_then(Plan::debt);
         let obligation = obligations::of_saga(&self.systems.master, id).await?;
-        let stands = obligation.filter(|one| one.status != "failed");
+        let stands = obligation.filter(|one| one.status != ObligationStatus::Failed);
         match (debt, &stands) {
             (None, None) => {}
             (None, Some(one)) => found.push(format!("{} is {} of saga {id}", one.id, one.status)),
@@ -256,9 +257,11 @@ impl Reconcile {
                     && one.amount == debt.amount
                     && one.remaining_amount <= one.amount
                     && one.reserved_amount <= one.remaining_amount;
-                let settled = one.remaining_amount == 0;
-                let state = if settled { "settled" } else { "active" };
-                if !same || one.status != state {
+                let status = match one.remaining_amount {
+                    0 => ObligationStatus::Settled,
+                    _ => ObligationStatus::Active,
+                };
+                if !same || one.status != status {
                     found.push(format!("{} is not as the terms say", one.id));
                 }
             }

@@ -14,13 +14,14 @@ use crate::stores::ledger::TransferKind;
 use crate::stores::master::sagas;
 
 /// A saga in words.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, utoipa::ToSchema)]
 pub struct Explanation {
     pub saga_id: Uuid,
     pub kind: String,
     pub subject: String,
     pub status: String,
     pub direction: String,
+    #[schema(value_type = Value, required)]
     pub reason: Option<Value>,
     pub steps: Vec<StepView>,
     /// What would happen if it were tried again.
@@ -30,7 +31,7 @@ pub struct Explanation {
 }
 
 /// A step, as the record has it and as its system shows it.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, utoipa::ToSchema)]
 pub struct StepView {
     pub step: u16,
     pub name: String,
@@ -40,6 +41,7 @@ pub struct StepView {
     pub retries: u32,
     pub error_message: Option<String>,
     /// What the system itself shows now.
+    #[schema(value_type = Value)]
     pub shows: Value,
 }
 

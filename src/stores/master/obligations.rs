@@ -6,8 +6,10 @@ use uuid::Uuid;
 
 use super::failed;
 use crate::domain::ids::{BrokerId, ObligationId};
+use crate::domain::obligation::ObligationStatus;
 use crate::domain::plan::Debt;
 use crate::stores::StoreError;
+use crate::stores::error::corrupt;
 use crate::stores::sql::{padded, placeholders};
 
 /// An obligation as it stands. Amounts are minor units.
@@ -22,7 +24,7 @@ pub struct Obligation {
     pub amount: u64,
     pub remaining_amount: u64,
     pub reserved_amount: u64,
-    pub status: String,
+    pub status: ObligationStatus,
     pub created_at: DateTime<Utc>,
     pub activated_at: Option<DateTime<Utc>>,
 }
@@ -43,10 +45,14 @@ struct Row {
     activated_at: Option<DateTime<Utc>>,
 }
 
-impl From<Row> for Obligation {
-    fn from(row: Row) -> Self {
-        Self {
-            id: ObligationId::from_bits(row.obligation_id),
+impl Row {
+    fn read(self) -> Result<Obligation, StoreError> {
+        let row = self;
+        let id = ObligationId::from_bits(row.obligation_id);
+        let status = ObligationStatus::parse(&row.status)
+            .ok_or_else(|| corrupt("obligation", format!("{id}: status {}", row.status)))?;
+        Ok(Obligation {
+            id,
             saga_id: row.saga_id,
             subject: row.subject,
             debtor: row.debtor_broker_id,
@@ -55,10 +61,10 @@ impl From<Row> for Obligation {
             amount: row.amount,
             remaining_amount: row.remaining_amount,
             reserved_amount: row.reserved_amount,
-            status: row.status,
+            status,
             created_at: row.created_at,
             activated_at: row.activated_at,
-        }
+        })
     }
 }
 
@@ -169,7 +175,7 @@ pub async fn get(master: &MySqlPool, id: ObligationId) -> Result<Option<Obligati
     .fetch_optional(master)
     .await
     .map_err(failed)?;
-    Ok(row.map(Obligation::from))
+    row.map(Row::read).transpose()
 }
 
 /// # Errors
@@ -184,7 +190,7 @@ pub async fn of_saga(master: &MySqlPool, saga_id: Uuid) -> Result<Option<Obligat
     .fetch_optional(master)
     .await
     .map_err(failed)?;
-    Ok(row.map(Obligation::from))
+    row.map(Row::read).transpose()
 }
 
 /// A broker's obligations, as debtor and as creditor, newest first.
@@ -194,7 +200,7 @@ pub async fn of_saga(master: &MySqlPool, saga_id: Uuid) -> Result<Option<Obligat
 pub async fn list(
     master: &MySqlPool,
     broker: BrokerId,
-    status: Option<&str>,
+    status: Option<ObligationStatus>,
     after: Option<(DateTime<Utc>, ObligationId)>,
     limit: u32,
 ) -> Result<Vec<Obligation>, StoreError> {
@@ -210,7 +216,7 @@ pub async fn list(
             .push(" = ")
             .push_bind(broker);
         if let Some(status) = status {
-            builder.push(" AND status = ").push_bind(status.to_owned());
+            builder.push(" AND status = ").push_bind(status.as_str());
         }
         if let Some((created_at, id)) = after {
             builder
@@ -233,7 +239,7 @@ pub async fn list(
         .fetch_all(master)
         .await
         .map_err(failed)?;
-    Ok(rows.into_iter().map(Obligation::from).collect())
+    rows.into_iter().map(Row::read).collect()
 }
 
 /// What a broker owes and is owed, by counterparty and currency, in minor units.

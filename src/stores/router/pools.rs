@@ -116,6 +116,20 @@ impl Pools {
         self.server(server).map(|server| server.url.clone())
     }
 
+    /// Whether a server answers a connection of its own: a pool may hold dead ones.
+    pub(super) async fn answers(&self, server: &str) -> bool {
+        let Ok(server) = self.server(server) else {
+            return false;
+        };
+        let Ok(options) = server.url.parse::<MySqlConnectOptions>() else {
+            return false;
+        };
+        match options.connect().await {
+            Ok(connection) => sqlx::Connection::close(connection).await.is_ok(),
+            Err(_) => false,
+        }
+    }
+
     /// The pool of a database; opening one connects to nothing yet.
     pub(super) fn get(&self, key: &DatabaseKey) -> Result<BookPool, StoreError> {
         let now = self.uses.fetch_add(1, Ordering::Relaxed);

@@ -1,0 +1,112 @@
+//! `settlenet serve`: the API, and the background work beside it.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use tokio::net::TcpListener;
+
+use super::{ConfigFile, Failure, logging, settings};
+use crate::app::App;
+use crate::config::Config;
+use crate::http::{self, AppState, ReadyCheck, Services, TokenRate};
+use crate::runtime::{Clock, Entropy, Lifecycle};
+use crate::services::auth::AuthService;
+use crate::services::team::TeamService;
+use crate::workers;
+
+/// Serves the REST API and does the background work.
+///
+/// Any number of processes may serve one network. /docs describes the API, /healthz and /readyz
+/// tell how it is, /metrics what it measures. SIGTERM or SIGINT end it after what is running.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    #[command(flatten)]
+    config: ConfigFile,
+    /// Leave the background work to other processes
+    #[arg(long)]
+    no_workers: bool,
+}
+
+pub(super) async fn run(args: Args) -> Result<ExitCode, Failure> {
+    let config = args.config.load()?;
+    logging::start(&config.log)?;
+    let app = App::assemble(&config, Clock::from_env(), Entropy::from_env())?;
+    let state = state(&config, app.clone()).await?;
+    let lifecycle = state.lifecycle.clone();
+
+    let listener = TcpListener::bind(config.http.listen)
+        .await
+        .with_context(|| format!("http.listen: {} can't be listened on", config.http.listen))?;
+    let address = listener.local_addr()?;
+    let mut background = if args.no_workers {
+        tokio::task::JoinSet::new()
+    } else {
+        workers::start(&app, &config, lifecycle.stopping())
+    };
+    tracing::info!(%address, "serving");
+    super::print(&format!("listening on http://{address}"));
+
+    let asked = async {
+        if let Err(error) = super::until_asked_to_end().await {
+            tracing::error!(%error, "signals can't be waited for");
+        }
+    };
+    http::serve(listener, state, asked).await?;
+    let grace = config.http.shutdown_grace_ms.duration();
+    let all = async { while background.join_next().await.is_some() {} };
+    if tokio::time::timeout(grace, all).await.is_err() || !app.engine.drain(grace).await {
+        tracing::warn!("some work has not ended in time; another process takes it over");
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn state(config: &Config, app: App) -> anyhow::Result<AppState> {
+    let systems = app.systems.clone();
+    let (clock, entropy) = (systems.clock.clone(), systems.entropy.clone());
+    let auth = AuthService::open(
+        settings::auth(&config.auth),
+        systems.master.clone(),
+        clock.clone(),
+        entropy.clone(),
+    )
+    .await?;
+    let http = settings::http(&config.http);
+    Ok(AppState::new(Services {
+        token_rate: TokenRate::new(&http, clock.clone()),
+        config: http,
+        lifecycle: Lifecycle::default(),
+        ready: ready_checks(config, &app),
+        team: TeamService::new(systems.master.clone(), clock.clone(), auth.passwords()),
+        auth,
+        app,
+        clock,
+        entropy,
+    }))
+}
+
+/// Everything that the API can't do its work without.
+fn ready_checks(config: &Config, app: &App) -> Vec<ReadyCheck> {
+    let master = app.systems.master.clone();
+    let ledger = app.systems.ledger.clone();
+    let mut checks = vec![
+        ReadyCheck::new("master", move || {
+            let master = master.clone();
+            async move { sqlx::query("SELECT 1").execute(&master).await.is_ok() }
+        }),
+        ReadyCheck::new("ledger", move || {
+            let ledger = ledger.clone();
+            async move { ledger.ping().await.is_ok() }
+        }),
+    ];
+    for name in config.servers.keys() {
+        let router = Arc::clone(&app.systems.router);
+        let server = name.clone();
+        checks.push(ReadyCheck::new(format!("server {name}"), move || {
+            let router = Arc::clone(&router);
+            let server = server.clone();
+            async move { router.answers(&server).await }
+        }));
+    }
+    checks
+}

@@ -1,0 +1,315 @@
+//! Request bodies, read strictly: what we don't know is refused and named, and so is the path
+//! of what we can't take.
+
+use axum::body::Bytes;
+use axum::extract::{FromRequest, Request};
+use axum::http::header::CONTENT_TYPE;
+use axum::http::{HeaderMap, StatusCode};
+use serde::de::DeserializeOwned;
+use serde_json::error::Category;
+
+use super::problem::{Code, FieldError, Problem};
+
+/// A JSON body of one known form. Types of bodies are plain structs: `#[serde(flatten)]` and
+/// tagged or untagged enums hide from this which field was at fault.
+///
+/// 415 for another media type, 413 over the limit, 400 for what isn't UTF-8, isn't JSON or is
+/// nested deeper than 128; 422 for unknown, missing and doubled fields and wrong values.
+#[derive(Clone, Copy, Debug)]
+pub struct StrictJson<T>(pub T);
+
+impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for StrictJson<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
+        if !is_json(request.headers()) {
+            return Err(Problem::new(Code::MediaType).detail("Send application/json."));
+        }
+        let bytes = Bytes::from_request(request, state).await.map_err(|error| {
+            if error.status() == StatusCode::PAYLOAD_TOO_LARGE {
+                Problem::new(Code::TooLarge)
+            } else {
+                Problem::new(Code::BadRequest).detail("The body broke off.")
+            }
+        })?;
+        parse(&bytes).map(Self)
+    }
+}
+
+fn is_json(headers: &HeaderMap) -> bool {
+    let Some(value) = headers
+        .get(CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok())
+    else {
+        return false;
+    };
+    let mut parts = value.split(';').map(str::trim);
+    let essence = parts.next().unwrap_or_default().to_ascii_lowercase();
+    let json = essence == "application/json"
+        || (essence.starts_with("application/") && essence.ends_with("+json"));
+    // JSON is UTF-8 (RFC 8259): a body that says otherwise would be read wrongly.
+    json && parts.all(|parameter| {
+        parameter
+            .to_ascii_lowercase()
+            .strip_prefix("charset=")
+            .is_none_or(|charset| charset.trim_matches('"') == "utf-8")
+    })
+}
+
+/// # Errors
+/// 400 or 422, as [`StrictJson`] says.
+pub fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
+    let text = std::str::from_utf8(bytes).map_err(|error| {
+        Problem::new(Code::BadUtf8).detail(format!("Byte {} is not UTF-8.", error.valid_up_to()))
+    })?;
+    // serde would read a struct from a list of its fields' values too.
+    if text.trim_start().starts_with('[') {
+        return Err(Problem::fields(vec![FieldError::new(
+            "",
+            "type",
+            "The body is an object.",
+        )]));
+    }
+    let mut unknown = Vec::new();
+    let mut track = serde_path_to_error::Track::new();
+    let mut json = serde_json::Deserializer::from_str(text);
+    let tracked = serde_path_to_error::Deserializer::new(&mut json, &mut track);
+    let result: Result<T, serde_json::Error> = serde_ignored::deserialize(tracked, |path| {
+        unknown.push(unknown_field(path_of(&path)));
+    });
+    let value = match result {
+        Ok(value) => value,
+        Err(error) => match error.classify() {
+            Category::Syntax | Category::Eof | Category::Io => return Err(not_json(&error)),
+            Category::Data => {
+                let mut errors = vec![field_error(&track.path().to_string(), &plain(&error))];
+                errors.append(&mut unknown);
+                return Err(Problem::fields(errors));
+            }
+        },
+    };
+    json.end().map_err(|error| not_json(&error))?;
+    if unknown.is_empty() {
+        Ok(value)
+    } else {
+        Err(Problem::fields(unknown))
+    }
+}
+
+fn not_json(error: &serde_json::Error) -> Problem {
+    Problem::new(Code::BadJson).detail(error.to_string())
+}
+
+fn unknown_field(path: String) -> FieldError {
+    FieldError::new(path, "unknown", "There is no such field.")
+}
+
+/// The message without the position in the text, which the path tells better.
+fn plain(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    match text.rfind(" at line ") {
+        Some(end) => text[..end].to_owned(),
+        None => text,
+    }
+}
+
+/// What serde says, as an error of a field: for a field that is missing, doubled or unknown it
+/// gives the path of the object and names the field in its message.
+pub(super) fn field_error(path: &str, message: &str) -> FieldError {
+    let of_field = [
+        ("missing field `", "missing", "The field is needed."),
+        (
+            "duplicate field `",
+            "duplicate",
+            "The field is there twice.",
+        ),
+        ("unknown field `", "unknown", "There is no such field."),
+    ];
+    for (start, code, detail) in of_field {
+        let name = message
+            .strip_prefix(start)
+            .and_then(|rest| rest.split('`').next());
+        if let Some(name) = name {
+            let inside = path == "." || path.is_empty();
+            // For a doubled or unknown field the path may already end with it.
+            let named = path == name || path.ends_with(&format!(".{name}"));
+            let field = match (inside, named) {
+                (true, _) => name.to_owned(),
+                (false, true) => path.to_owned(),
+                (false, false) => format!("{path}.{name}"),
+            };
+            return FieldError::new(field, code, detail);
+        }
+    }
+    let code = if message.starts_with("invalid type") {
+        "type"
+    } else {
+        "value"
+    };
+    FieldError::new(if path == "." { "" } else { path }, code, message)
+}
+
+pub(super) fn path_of(path: &serde_ignored::Path<'_>) -> String {
+    use serde_ignored::Path;
+    match path {
+        Path::Root => String::new(),
+        Path::Seq { parent, index } => format!("{}[{index}]", path_of(parent)),
+        Path::Map { parent, key } => {
+            let parent = path_of(parent);
+            if parent.is_empty() {
+                key.clone()
+            } else {
+                format!("{parent}.{key}")
+            }
+        }
+        Path::Some { parent }
+        | Path::NewtypeStruct { parent }
+        | Path::NewtypeVariant { parent } => path_of(parent),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::Router;
+    use axum::body::Body;
+    use axum::extract::DefaultBodyLimit;
+    use axum::http::Request;
+    use axum::routing::post;
+    use serde::Deserialize;
+    use tower::ServiceExt;
+
+    use super::*;
+
+    #[derive(Debug, Deserialize)]
+    #[expect(dead_code, reason = "only read into")]
+    struct Inner {
+        payer: String,
+        points: Option<u32>,
+    }
+
+    #[derive(Debug, Deserialize)]
+    #[expect(dead_code, reason = "only read into")]
+    struct Outer {
+        amount: String,
+        inner: Option<Inner>,
+        #[serde(default)]
+        list: Vec<Inner>,
+        #[serde(default)]
+        free: serde_json::Value,
+    }
+
+    fn fault(body: &str) -> (u16, Vec<(String, &'static str)>) {
+        let problem = parse::<Outer>(body.as_bytes()).unwrap_err();
+        let errors = problem.errors().iter();
+        let errors = errors
+            .map(|error| (error.field.clone(), error.code))
+            .collect();
+        (problem.code().status().as_u16(), errors)
+    }
+
+    fn one(field: &str, code: &'static str) -> (u16, Vec<(String, &'static str)>) {
+        (422, vec![(field.to_owned(), code)])
+    }
+
+    #[test]
+    fn names_the_field_at_fault() {
+        assert!(parse::<Outer>(br#"{"amount":"1","inner":{"payer":"a"}}"#).is_ok());
+        assert_eq!(fault("{}"), one("amount", "missing"));
+        assert_eq!(fault(r#"{"amount":1}"#), one("amount", "type"));
+        assert_eq!(
+            fault(r#"{"amount":"1","amount":"2"}"#),
+            one("amount", "duplicate")
+        );
+        assert_eq!(
+            fault(r#"{"amount":"1","inner":{}}"#),
+            one("inner.payer", "missing")
+        );
+        let doubled = r#"{"amount":"1","inner":{"payer":"a","payer":"b"}}"#;
+        assert_eq!(fault(doubled), one("inner.payer", "duplicate"));
+        let wrong = r#"{"amount":"1","list":[{"payer":"a"},{"payer":"a","points":"x"}]}"#;
+        assert_eq!(fault(wrong), one("list[1].points", "type"));
+        let negative = r#"{"amount":"1","inner":{"payer":"a","points":-1}}"#;
+        assert_eq!(fault(negative), one("inner.points", "value"));
+        assert_eq!(fault(r#"["1", null, [], null]"#), one("", "type"));
+        assert_eq!(fault("5"), one("", "type"));
+    }
+
+    #[test]
+    fn names_every_unknown_field() {
+        let body =
+            r#"{"amount":"1","x":1,"inner":{"payer":"a","y":{}},"list":[{"payer":"a","z":0}]}"#;
+        let (status, errors) = fault(body);
+        assert_eq!(status, 422);
+        let unknown = |field: &str| (field.to_owned(), "unknown");
+        assert_eq!(
+            errors,
+            [unknown("x"), unknown("inner.y"), unknown("list[0].z")]
+        );
+    }
+
+    #[test]
+    fn what_is_not_json_is_another_matter() {
+        for body in [
+            "",
+            "{",
+            "{'a':1}",
+            r#"{"amount":"1"} x"#,
+            "{\"amount\":\"1\",}",
+            "NaN",
+        ] {
+            assert_eq!(fault(body), (400, vec![]), "{body}");
+        }
+        let deep = format!(
+            r#"{{"amount":"1","free":{}{}}}"#,
+            "[".repeat(200),
+            "]".repeat(200)
+        );
+        assert_eq!(fault(&deep).0, 400);
+        let unknown = format!(
+            r#"{{"amount":"1","else":{}{}}}"#,
+            "[".repeat(9000),
+            "]".repeat(9000)
+        );
+        assert_eq!(fault(&unknown).0, 422);
+        let problem = parse::<Outer>(b"{\"amount\":\"\xff\"}").unwrap_err();
+        assert_eq!(problem.code(), Code::BadUtf8);
+    }
+
+    #[tokio::test]
+    async fn media_type_and_size() {
+        let app = Router::new()
+            .route("/", post(|StrictJson(_): StrictJson<Outer>| async {}))
+            .layer(DefaultBodyLimit::max(64));
+        let send = async |media: Option<&str>, body: String| {
+            let mut request = Request::post("/");
+            if let Some(media) = media {
+                request = request.header(CONTENT_TYPE, media);
+            }
+            let request = request.body(Body::from(body)).unwrap();
+            app.clone()
+                .oneshot(request)
+                .await
+                .unwrap()
+                .status()
+                .as_u16()
+        };
+        let good = || r#"{"amount":"1"}"#.to_owned();
+        for media in [
+            "application/json",
+            "application/json; charset=UTF-8",
+            "application/x+json",
+        ] {
+            assert_eq!(send(Some(media), good()).await, 200, "{media}");
+        }
+        for media in [
+            "text/plain",
+            "application/json; charset=latin1",
+            "application/jsonx",
+            "",
+        ] {
+            assert_eq!(send(Some(media), good()).await, 415, "{media}");
+        }
+        assert_eq!(send(None, good()).await, 415);
+        assert_eq!(send(Some("application/json"), "x".repeat(65)).await, 413);
+    }
+}

@@ -1,0 +1,189 @@
+//! What surrounds every handler: ids, logs, measurements, bounds, and problems for whatever
+//! goes wrong outside of one.
+
+use std::any::Any;
+use std::time::{Duration, Instant};
+
+use axum::Router;
+use axum::extract::{DefaultBodyLimit, MatchedPath, Request};
+use axum::http::header::{AUTHORIZATION, CONTENT_TYPE};
+use axum::http::{HeaderName, HeaderValue, StatusCode};
+use axum::middleware::{Next, from_fn};
+use axum::response::{IntoResponse, Response};
+use tower::ServiceBuilder;
+use tower_http::catch_panic::CatchPanicLayer;
+use tower_http::cors::{Any as AnyHeader, CorsLayer};
+use tower_http::request_id::{
+    MakeRequestId, PropagateRequestIdLayer, RequestId, SetRequestIdLayer,
+};
+use tower_http::sensitive_headers::SetSensitiveRequestHeadersLayer;
+use tower_http::timeout::TimeoutLayer;
+use tower_http::trace::TraceLayer;
+use tracing::{Span, field};
+
+use super::problem::{Code, PROBLEM_JSON, Problem};
+use super::state::{AppState, HttpConfig};
+use crate::runtime::{Clock, Entropy};
+
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+/// Longest request id that is taken from a caller.
+const REQUEST_ID_MAX: usize = 64;
+
+/// Ids of requests that come without one.
+#[derive(Clone)]
+struct Ids {
+    clock: Clock,
+    entropy: Entropy,
+}
+
+impl MakeRequestId for Ids {
+    fn make_request_id<B>(&mut self, _: &axum::http::Request<B>) -> Option<RequestId> {
+        let id = self.entropy.uuid(self.clock.now()).to_string();
+        HeaderValue::from_str(&id).ok().map(RequestId::new)
+    }
+}
+
+/// Puts the layers around all routes. The first is the outermost.
+pub(super) fn around(router: Router<AppState>, state: &AppState) -> Router<AppState> {
+    let ids = Ids {
+        clock: state.clock.clone(),
+        entropy: state.entropy.clone(),
+    };
+    let timeout = state.config.timeout;
+    let layers = ServiceBuilder::new()
+        .layer(SetSensitiveRequestHeadersLayer::new([AUTHORIZATION]))
+        .layer(from_fn(drop_odd_request_ids))
+        .layer(SetRequestIdLayer::new(REQUEST_ID, ids))
+        .layer(
+            TraceLayer::new_for_http()
+                .make_span_with(span)
+                .on_response(answered),
+        )
+        .layer(PropagateRequestIdLayer::new(REQUEST_ID))
+        .layer(from_fn(measure))
+        .option_layer(cors(&state.config))
+        .layer(from_fn(problems))
+        .layer(CatchPanicLayer::custom(panicked))
+        .layer(TimeoutLayer::with_status_code(
+            StatusCode::GATEWAY_TIMEOUT,
+            timeout,
+        ))
+        .layer(DefaultBodyLimit::max(state.config.body_limit))
+        .map_response(IntoResponse::into_response);
+    router.layer(layers)
+}
+
+/// An id from a caller goes into logs and answers, so only a plain one is kept.
+async fn drop_odd_request_ids(mut request: Request, next: Next) -> Response {
+    let plain = |value: &HeaderValue| {
+        let bytes = value.as_bytes();
+        (1..=REQUEST_ID_MAX).contains(&bytes.len())
+            && bytes
+                .iter()
+                .all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(byte))
+    };
+    if request
+        .headers()
+        .get(REQUEST_ID)
+        .is_some_and(|value| !plain(value))
+    {
+        request.headers_mut().remove(REQUEST_ID);
+    }
+    next.run(request).await
+}
+
+/// The query isn't logged: it may carry what a person searched for.
+fn span<B>(request: &axum::http::Request<B>) -> Span {
+    let id = request
+        .headers()
+        .get(REQUEST_ID)
+        .and_then(|id| id.to_str().ok());
+    tracing::info_span!(
+        "request",
+        request_id = id,
+        method = %request.method(),
+        path = request.uri().path(),
+        sub = field::Empty,
+        broker_id = field::Empty,
+    )
+}
+
+fn answered<B>(response: &axum::http::Response<B>, latency: Duration, _: &Span) {
+    let ms = u64::try_from(latency.as_millis()).unwrap_or(u64::MAX);
+    tracing::info!(status = response.status().as_u16(), ms, "answered");
+}
+
+/// Latency by route, not by path: ids would make a series each.
+async fn measure(request: Request, next: Next) -> Response {
+    let route = request
+        .extensions()
+        .get::<MatchedPath>()
+        .map_or_else(|| "none".to_owned(), |path| path.as_str().to_owned());
+    let method = request.method().as_str().to_owned();
+    let start = Instant::now();
+    let response = next.run(request).await;
+    let class = match response.status().as_u16() / 100 {
+        1 => "1xx",
+        2 => "2xx",
+        3 => "3xx",
+        4 => "4xx",
+        _ => "5xx",
+    };
+    let labels = [
+        ("route", route),
+        ("method", method),
+        ("status", class.to_owned()),
+    ];
+    metrics::histogram!("http_request_duration_seconds", &labels).record(start.elapsed());
+    response
+}
+
+/// Turns an error that isn't a problem yet into one: what a layer or the router itself answers.
+async fn problems(request: Request, next: Next) -> Response {
+    let response = next.run(request).await;
+    let status = response.status();
+    let error = status.is_client_error() || status.is_server_error();
+    if !error || response.headers().get(CONTENT_TYPE) == Some(&PROBLEM_JSON) {
+        return response;
+    }
+    let mut problem = Problem::new(Code::of_status(status)).into_response();
+    // What the answer said besides its body (such as Allow) stays.
+    for (name, value) in response.headers() {
+        if name != CONTENT_TYPE && name != axum::http::header::CONTENT_LENGTH {
+            problem.headers_mut().insert(name.clone(), value.clone());
+        }
+    }
+    problem
+}
+
+fn panicked(panic: Box<dyn Any + Send>) -> Response {
+    let what = panic
+        .downcast_ref::<String>()
+        .map(String::as_str)
+        .or_else(|| panic.downcast_ref::<&str>().copied())
+        .unwrap_or("something that isn't text");
+    tracing::error!(what, "a handler panicked");
+    Problem::new(Code::Internal).into_response()
+}
+
+fn cors(config: &HttpConfig) -> Option<CorsLayer> {
+    let origins: Vec<HeaderValue> = config
+        .cors_origins
+        .iter()
+        .filter_map(|origin| origin.parse().ok())
+        .collect();
+    if origins.is_empty() {
+        return None;
+    }
+    // The headers are named one by one, because `*` doesn't cover Authorization.
+    let layer = CorsLayer::new()
+        .allow_origin(origins)
+        .allow_methods(AnyHeader)
+        .allow_headers([
+            AUTHORIZATION,
+            CONTENT_TYPE,
+            HeaderName::from_static("idempotency-key"),
+        ])
+        .expose_headers([REQUEST_ID, axum::http::header::RETRY_AFTER]);
+    Some(layer)
+}

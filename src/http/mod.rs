@@ -1,0 +1,104 @@
+//! REST: one file per resource, each with its handlers, their types and their documentation.
+//!
+//! To add a resource: a file with `pub fn routes() -> Routes`, each handler's first parameter
+//! an [`guard::Allowed`] of its action (a new action is a line in `domain::access` and a row of
+//! the table), and a line in [`routes`] here.
+
+mod auth;
+pub mod guard;
+mod health;
+pub mod idempotency;
+pub mod json;
+mod layers;
+mod obligations;
+pub mod paging;
+pub mod params;
+pub mod problem;
+mod rate;
+mod requests;
+pub mod routes;
+mod sagas;
+mod serve;
+mod state;
+mod team;
+mod uploads;
+
+use axum::Router;
+use utoipa::OpenApi;
+use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
+use utoipa_swagger_ui::SwaggerUi;
+
+pub use health::{ReadyCheck, recorder};
+pub use rate::{RateLimited, TokenRate};
+pub use serve::serve;
+pub use state::{AppState, ClientAddr, HttpConfig, Services};
+
+use self::problem::{Code, FieldError, Problem, ProblemBody};
+use self::routes::Routes;
+
+/// All routes.
+#[must_use]
+pub fn routes() -> Routes {
+    Routes::new()
+        .merge(health::routes())
+        .merge(auth::routes())
+        .merge(team::routes())
+        .merge(requests::routes())
+        .merge(uploads::routes())
+        .merge(obligations::routes())
+        .merge(sagas::routes())
+}
+
+#[derive(OpenApi)]
+#[openapi(
+    info(
+        title = "settlenet",
+        description = "A network of brokers that settle with each other. Errors are RFC 9457 \
+            problems with a stable `code`; lists are newest first, a page at a time; unknown \
+            fields are refused; times are RFC 3339 UTC."
+    ),
+    components(schemas(ProblemBody, FieldError))
+)]
+struct Document;
+
+/// The API's description (OpenAPI 3.1).
+#[must_use]
+pub fn openapi() -> utoipa::openapi::OpenApi {
+    described(routes()).1
+}
+
+fn described(routes: Routes) -> (Router<AppState>, utoipa::openapi::OpenApi) {
+    let (router, api) = routes.into_router().split_for_parts();
+    let mut document = Document::openapi();
+    document.merge(api);
+    let bearer = HttpBuilder::new()
+        .scheme(HttpAuthScheme::Bearer)
+        .bearer_format("JWT")
+        .build();
+    document
+        .components
+        .get_or_insert_default()
+        .add_security_scheme("bearer", SecurityScheme::Http(bearer));
+    (router, document)
+}
+
+/// The whole application: routes, documentation, and the layers around them.
+#[must_use]
+pub fn app(state: AppState) -> Router {
+    // Before the first request, or what is measured until then is lost.
+    let _ = recorder();
+    let (router, document) = described(routes());
+    let router = router
+        .merge(SwaggerUi::new("/docs").url("/openapi.json", document))
+        .fallback(nothing_here)
+        .method_not_allowed_fallback(not_this_method);
+    layers::around(router, &state).with_state(state)
+}
+
+async fn nothing_here() -> Problem {
+    Problem::new(Code::NotFound).detail("There is no such route; /docs lists them.")
+}
+
+async fn not_this_method() -> Problem {
+    Problem::new(Code::MethodNotAllowed)
+}

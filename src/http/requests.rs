@@ -1,0 +1,431 @@
+//! `/v1/network/requests`: a request from its creation to its end.
+
+mod views;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
+
+use self::views::{CommissionBody, EventsView, RequestView, event_view, view};
+use super::guard::Allowed;
+use super::idempotency::IdempotencyKey;
+use super::json::StrictJson;
+use super::paging::{Page, PageRequest};
+use super::params::{PathOf, QueryOf};
+use super::problem::{Code, Problem};
+use super::routes::Routes;
+use super::state::AppState;
+use crate::domain::access::{BrokerSeat, Principal, actions};
+use crate::domain::ids::{AccountId, BrokerId, RequestId};
+use crate::domain::proof::Proof;
+use crate::domain::request::{Refusal, RequestKind, RequestStatus};
+use crate::domain::terms::ObligationTerm;
+use crate::route;
+use crate::services::network::{Actor, Answer, CommissionInput, CreateRequest, NetworkError};
+use crate::stores::master::requests::{After, Filter};
+
+pub fn routes() -> Routes {
+    Routes::new()
+        .with(route!(create))
+        .with(route!(list))
+        .with(route!(read))
+        .with(route!(accept))
+        .with(route!(reject))
+        .with(route!(cancel))
+        .with(route!(sent))
+        .with(route!(confirm))
+        .with(route!(dispute))
+        .with(route!(events))
+}
+
+#[derive(Deserialize, Serialize, utoipa::ToSchema)]
+struct CreateBody {
+    /// The broker that is asked; without it a broadcast, which the first to accept gets.
+    target_broker_id: Option<BrokerId>,
+    /// `send`: the author sends the money; `receive`: the other side does.
+    #[serde(rename = "type")]
+    #[schema(value_type = String, example = "send")]
+    kind: RequestKind,
+    #[schema(example = "USD")]
+    currency_code: String,
+    /// Decimal string in major units.
+    #[schema(example = "10000.00")]
+    amount: String,
+    /// How the money moves: `cash`, `bank`, `crypto` or another word, 1 to 32 characters.
+    #[schema(example = "cash")]
+    method: String,
+    city_code: Option<String>,
+    /// A client of the other side (`FO-…`), whose account is credited or debited there.
+    counterpart_uid: Option<String>,
+    /// Shown to the parties only.
+    contact: Option<String>,
+    note: Option<String>,
+    terms: Option<TermsBody>,
+    /// The author's own account (`AC-…`); its main house account where there is none.
+    #[schema(value_type = Option<String>)]
+    account_id: Option<AccountId>,
+    /// Nothing sent until then: the request expires.
+    deadline_at: Option<DateTime<Utc>>,
+}
+
+#[derive(Deserialize, Serialize, utoipa::ToSchema)]
+struct TermsBody {
+    /// `author_owes`, `counterparty_owes`, `none`; the network's default where there is none.
+    #[schema(value_type = Option<String>)]
+    obligation: Option<ObligationTerm>,
+    commission: Option<CommissionBody>,
+}
+
+#[derive(Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+struct ListQuery {
+    limit: Option<u32>,
+    cursor: Option<String>,
+    /// `pending`, `accepting`, `accepted`, `sent`, `completed`, `rejected`, `cancelled`,
+    /// `expired`, `disputed`
+    #[param(value_type = Option<String>)]
+    status: Option<RequestStatus>,
+    /// `send`, `receive`
+    #[serde(rename = "type")]
+    #[param(value_type = Option<String>)]
+    kind: Option<RequestKind>,
+}
+
+#[derive(Deserialize, Serialize, utoipa::ToSchema)]
+struct AcceptBody {
+    /// The account of one's own book that is credited or debited.
+    #[schema(value_type = Option<String>)]
+    account_id: Option<AccountId>,
+}
+
+#[derive(Deserialize, Serialize, utoipa::ToSchema)]
+struct RejectBody {
+    /// At most 1000 characters.
+    reason: Option<String>,
+}
+
+#[derive(Deserialize, Serialize, utoipa::ToSchema)]
+struct CancelBody {
+    /// `cancelled` (the default), or `accepted`: back from sent, as after a wrong proof.
+    #[serde(default)]
+    to: CancelTo,
+}
+
+#[derive(Clone, Copy, Default, Deserialize, Serialize, utoipa::ToSchema)]
+#[serde(rename_all = "snake_case")]
+enum CancelTo {
+    #[default]
+    Cancelled,
+    Accepted,
+}
+
+#[derive(Deserialize, Serialize, utoipa::ToSchema)]
+struct SentBody {
+    /// 1 to 10 proofs: `{type: photo|tx_hash|transfer_ref|document, url?, value?, note?, sha256?}`.
+    #[schema(value_type = Vec<serde_json::Value>)]
+    proof: Vec<Proof>,
+}
+
+#[derive(Deserialize, Serialize, utoipa::ToSchema)]
+struct ConfirmBody {
+    /// What has arrived, where it is less than the amount: the sender agrees by confirming the
+    /// same, or disputes.
+    #[schema(example = "9990.00")]
+    received_amount: Option<String>,
+}
+
+#[derive(Deserialize, Serialize, utoipa::ToSchema)]
+struct DisputeBody {
+    /// What is claimed, 1 to 4000 characters.
+    claim: String,
+}
+
+type Place = (DateTime<Utc>, u64);
+
+/// Propose a request to a broker, or to all.
+#[utoipa::path(post, path = "/v1/network/requests", tag = "network", operation_id = "request_create",
+    params(("Idempotency-Key" = String, Header, description = "One per intended operation.")),
+    request_body = CreateBody, responses((status = 201, body = RequestView)))]
+async fn create(
+    me: Allowed<actions::RequestCreate>,
+    State(state): State<AppState>,
+    key: IdempotencyKey,
+    StrictJson(body): StrictJson<CreateBody>,
+) -> Result<(StatusCode, Json<RequestView>), Problem> {
+    let intention = key.intention(me.principal.sub(), &body);
+    let (obligation, commission) = body
+        .terms
+        .map_or((None, None), |terms| (terms.obligation, terms.commission));
+    let input = CreateRequest {
+        target_broker_id: body.target_broker_id,
+        kind: body.kind,
+        currency_code: body.currency_code,
+        amount: body.amount,
+        method: body.method,
+        city_code: body.city_code,
+        counterpart_uid: body.counterpart_uid,
+        contact: body.contact,
+        note: body.note,
+        obligation,
+        commission: commission.map(|commission| CommissionInput {
+            payer: commission.payer,
+            amount: commission.amount,
+            basis_points: commission.basis_points,
+        }),
+        account_id: body.account_id,
+        deadline_at: body.deadline_at,
+    };
+    let me_as = actor(&me.principal, me.seat);
+    let answer = state
+        .app
+        .network
+        .create_request(&me_as, intention, input)
+        .await?;
+    let view = view(&state, me.seat, answer.request).await?;
+    Ok((StatusCode::CREATED, Json(view)))
+}
+
+/// List one's requests and the open broadcasts, newest first.
+#[utoipa::path(get, path = "/v1/network/requests", tag = "network", operation_id = "request_list",
+    params(ListQuery), responses((status = 200, body = Page<RequestView>)))]
+async fn list(
+    me: Allowed<actions::RequestList>,
+    State(state): State<AppState>,
+    QueryOf(query): QueryOf<ListQuery>,
+) -> Result<Json<Page<RequestView>>, Problem> {
+    let page = PageRequest::<Place>::read("requests", query.limit, query.cursor.as_deref())?;
+    let after = page.after.map(|(created_at, id)| After {
+        created_at,
+        id: RequestId::from_bits(id),
+    });
+    let filter = Filter {
+        status: query.status,
+        kind: query.kind,
+    };
+    let found = state
+        .app
+        .network
+        .requests(me.seat.broker_id, filter, after, page.fetch())
+        .await?;
+    let mut views = Vec::with_capacity(found.len());
+    for request in found {
+        let place = (request.created_at, request.id.bits());
+        views.push((place, view(&state, me.seat, request).await?));
+    }
+    Ok(Json(page.page(
+        views,
+        |(place, _)| *place,
+        |(_, view)| view,
+    )))
+}
+
+/// Read a request.
+#[utoipa::path(get, path = "/v1/network/requests/{id}", tag = "network", operation_id = "request_read",
+    params(("id" = String, Path)), responses((status = 200, body = RequestView)))]
+async fn read(
+    me: Allowed<actions::RequestRead>,
+    State(state): State<AppState>,
+    PathOf(id): PathOf<RequestId>,
+) -> Result<Json<RequestView>, Problem> {
+    let request = state.app.network.request(me.seat.broker_id, id).await?;
+    Ok(Json(view(&state, me.seat, request).await?))
+}
+
+/// Accept a request; the first to accept a broadcast gets it.
+///
+/// Where the completion will debit an account that may not go below zero, the amount is reserved
+/// first, and the request is `accepting` until it is.
+#[utoipa::path(post, path = "/v1/network/requests/{id}/accept", tag = "network",
+    operation_id = "request_accept", params(("id" = String, Path)), request_body = AcceptBody,
+    responses((status = 200, body = RequestView), (status = 202, body = RequestView, description = "Under way")))]
+async fn accept(
+    me: Allowed<actions::RequestAccept>,
+    State(state): State<AppState>,
+    PathOf(id): PathOf<RequestId>,
+    StrictJson(body): StrictJson<AcceptBody>,
+) -> Result<Response, Problem> {
+    let me_as = actor(&me.principal, me.seat);
+    let answer = state
+        .app
+        .network
+        .accept_request(&me_as, id, body.account_id)
+        .await?;
+    answered(&state, me.seat, answer).await
+}
+
+/// Decline a request that was made to one.
+#[utoipa::path(post, path = "/v1/network/requests/{id}/reject", tag = "network",
+    operation_id = "request_reject", params(("id" = String, Path)), request_body = RejectBody,
+    responses((status = 200, body = RequestView)))]
+async fn reject(
+    me: Allowed<actions::RequestReject>,
+    State(state): State<AppState>,
+    PathOf(id): PathOf<RequestId>,
+    StrictJson(body): StrictJson<RejectBody>,
+) -> Result<Response, Problem> {
+    if let Some(reason) = &body.reason {
+        bounded("reason", reason, 1_000)?;
+    }
+    let me_as = actor(&me.principal, me.seat);
+    let answer = state
+        .app
+        .network
+        .reject_request(&me_as, id, body.reason)
+        .await?;
+    answered(&state, me.seat, answer).await
+}
+
+/// Cancel a pending request of one's own; later propose to cancel, or agree to it.
+#[utoipa::path(post, path = "/v1/network/requests/{id}/cancel", tag = "network",
+    operation_id = "request_cancel", params(("id" = String, Path)), request_body = CancelBody,
+    responses((status = 200, body = RequestView)))]
+async fn cancel(
+    me: Allowed<actions::RequestCancel>,
+    State(state): State<AppState>,
+    PathOf(id): PathOf<RequestId>,
+    StrictJson(body): StrictJson<CancelBody>,
+) -> Result<Response, Problem> {
+    let me_as = actor(&me.principal, me.seat);
+    let answer = match body.to {
+        CancelTo::Cancelled => state.app.network.cancel_request(&me_as, id).await?,
+        CancelTo::Accepted => state.app.network.resend_request(&me_as, id).await?,
+    };
+    answered(&state, me.seat, answer).await
+}
+
+/// Say that the money was sent, with proof.
+#[utoipa::path(post, path = "/v1/network/requests/{id}/sent", tag = "network",
+    operation_id = "request_sent", params(("id" = String, Path)), request_body = SentBody,
+    responses((status = 200, body = RequestView)))]
+async fn sent(
+    me: Allowed<actions::RequestSent>,
+    State(state): State<AppState>,
+    PathOf(id): PathOf<RequestId>,
+    StrictJson(body): StrictJson<SentBody>,
+) -> Result<Response, Problem> {
+    let me_as = actor(&me.principal, me.seat);
+    let answer = state.app.network.mark_sent(&me_as, id, body.proof).await?;
+    answered(&state, me.seat, answer).await
+}
+
+/// Confirm what has arrived: three books change, exactly once.
+///
+/// Answers 200 with the request completed, or 202 where the saga has not ended within the bound;
+/// it goes on by itself, and asking again waits for it.
+#[utoipa::path(post, path = "/v1/network/requests/{id}/confirm", tag = "network",
+    operation_id = "request_confirm", params(("id" = String, Path)), request_body = ConfirmBody,
+    responses((status = 200, body = RequestView), (status = 202, body = RequestView, description = "Under way")))]
+async fn confirm(
+    me: Allowed<actions::RequestConfirm>,
+    State(state): State<AppState>,
+    PathOf(id): PathOf<RequestId>,
+    StrictJson(body): StrictJson<ConfirmBody>,
+) -> Result<Response, Problem> {
+    let me_as = actor(&me.principal, me.seat);
+    let received = body.received_amount.as_deref();
+    let answer = state
+        .app
+        .network
+        .confirm_received(&me_as, id, received)
+        .await?;
+    answered(&state, me.seat, answer).await
+}
+
+/// Take a sent request to an arbiter: it stands still until a decision.
+#[utoipa::path(post, path = "/v1/network/requests/{id}/dispute", tag = "network",
+    operation_id = "request_dispute", params(("id" = String, Path)), request_body = DisputeBody,
+    responses((status = 200, body = RequestView)))]
+async fn dispute(
+    me: Allowed<actions::RequestDispute>,
+    State(state): State<AppState>,
+    PathOf(id): PathOf<RequestId>,
+    StrictJson(body): StrictJson<DisputeBody>,
+) -> Result<Response, Problem> {
+    bounded("claim", &body.claim, 4_000)?;
+    let me_as = actor(&me.principal, me.seat);
+    let answer = state
+        .app
+        .network
+        .dispute_request(&me_as, id, &body.claim)
+        .await?;
+    answered(&state, me.seat, answer).await
+}
+
+/// Read a request's hash-chained events, oldest first.
+#[utoipa::path(get, path = "/v1/network/requests/{id}/events", tag = "network",
+    operation_id = "request_events", params(("id" = String, Path)),
+    responses((status = 200, body = EventsView)))]
+async fn events(
+    me: Allowed<actions::RequestEvents>,
+    State(state): State<AppState>,
+    PathOf(id): PathOf<RequestId>,
+) -> Result<Json<EventsView>, Problem> {
+    let events = state.app.network.events(me.seat.broker_id, id).await?;
+    let items = events.into_iter().map(event_view).collect();
+    Ok(Json(EventsView { items }))
+}
+
+fn actor(principal: &Principal, seat: BrokerSeat) -> Actor {
+    Actor {
+        broker: seat.broker_id,
+        subject: principal.sub().to_owned(),
+    }
+}
+
+async fn answered(state: &AppState, seat: BrokerSeat, answer: Answer) -> Result<Response, Problem> {
+    let status = match answer.running {
+        Some(_) => StatusCode::ACCEPTED,
+        None => StatusCode::OK,
+    };
+    let view = view(state, seat, answer.request).await?;
+    Ok((status, Json(view)).into_response())
+}
+
+fn bounded(field: &'static str, text: &str, most: usize) -> Result<(), Problem> {
+    if text.trim().is_empty() || text.chars().count() > most {
+        return Err(Problem::invalid(
+            field,
+            format!("is 1 to {most} characters"),
+        ));
+    }
+    Ok(())
+}
+
+impl From<NetworkError> for Problem {
+    fn from(error: NetworkError) -> Self {
+        let detail = error.to_string();
+        match error {
+            NetworkError::Refused(refusal) => Self::from(refusal),
+            NetworkError::Field(field) => Self::invalid(field.field, field.rule),
+            NetworkError::SagaRefused { status, reason } => Self::new(Code::BooksRefused)
+                .detail(detail)
+                .with("request_status", status.as_str())
+                .with("reason", reason),
+            NetworkError::Suspended => Self::new(Code::BrokerSuspended).detail(detail),
+            NetworkError::KeyReused => Self::new(Code::KeyReused),
+            NetworkError::Contended => Self::new(Code::Contended).retry_after(1),
+            NetworkError::Store(error) => error.into(),
+            NetworkError::Lost => Self::internal(&error),
+        }
+    }
+}
+
+impl From<Refusal> for Problem {
+    fn from(refusal: Refusal) -> Self {
+        let detail = refusal.to_string();
+        match refusal {
+            Refusal::NotFound => Self::new(Code::NotFound),
+            Refusal::NotYourMove { .. } => Self::new(Code::NotYourMove).detail(detail),
+            Refusal::WrongStatus { status } | Refusal::InSaga { status } => {
+                Self::new(Code::WrongStatus)
+                    .detail(detail)
+                    .with("request_status", status.as_str())
+            }
+            Refusal::DeadlinePassed => Self::new(Code::DeadlinePassed).detail(detail),
+            Refusal::Invalid { field, rule } => Self::invalid(field, rule),
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! How a request and its events look on the wire.
+
+use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::domain::access::BrokerSeat;
+use crate::domain::account::AccountRef;
+use crate::domain::canonical::Hash;
+use crate::domain::ids::{AccountId, BrokerId, RequestId};
+use crate::domain::money::format_minor;
+use crate::domain::request::{Request, RequestKind, RequestStatus};
+use crate::domain::request_event::Event;
+use crate::domain::terms::{CommissionSize, ObligationTerm, Party};
+use crate::http::problem::Problem;
+use crate::http::state::AppState;
+
+#[derive(Deserialize, Serialize, utoipa::ToSchema)]
+pub(super) struct CommissionBody {
+    /// `author`, `counterparty`
+    #[schema(value_type = String)]
+    pub(super) payer: Party,
+    /// Decimal string in major units; or `basis_points`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) amount: Option<String>,
+    /// Hundredths of a percent, 1 to 10000; rounded half up to the minor unit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) basis_points: Option<u32>,
+}
+
+#[derive(Serialize, utoipa::ToSchema)]
+pub(super) struct RequestView {
+    #[schema(value_type = String, example = "NR-0a5bb4c3d2e1")]
+    id: RequestId,
+    author_broker_id: BrokerId,
+    #[schema(required)]
+    target_broker_id: Option<BrokerId>,
+    broadcast: bool,
+    #[serde(rename = "type")]
+    #[schema(value_type = String)]
+    kind: RequestKind,
+    #[schema(value_type = String)]
+    status: RequestStatus,
+    version: u32,
+    currency_code: String,
+    amount: String,
+    #[schema(required)]
+    received_amount: Option<String>,
+    method: String,
+    #[schema(required)]
+    city_code: Option<String>,
+    /// Null for everybody but the parties.
+    #[schema(required)]
+    counterpart_uid: Option<String>,
+    /// Null for everybody but the parties.
+    #[schema(required)]
+    contact: Option<String>,
+    #[schema(required)]
+    note: Option<String>,
+    terms: TermsView,
+    /// The caller's own account; the other side's is not shown.
+    #[schema(value_type = Option<String>, required)]
+    account_id: Option<AccountId>,
+    #[schema(required)]
+    deadline_at: Option<DateTime<Utc>>,
+    #[schema(required)]
+    confirm_by: Option<DateTime<Utc>>,
+    /// What one side has proposed and the other may agree to.
+    #[schema(required)]
+    proposal: Option<ProposalView>,
+    /// The saga that works on it now; nothing else changes it meanwhile.
+    #[schema(required)]
+    saga_id: Option<uuid::Uuid>,
+    created_at: DateTime<Utc>,
+    #[schema(required)]
+    accepted_at: Option<DateTime<Utc>>,
+    #[schema(required)]
+    sent_at: Option<DateTime<Utc>>,
+    #[schema(required)]
+    closed_at: Option<DateTime<Utc>>,
+    updated_at: DateTime<Utc>,
+}
+
+#[derive(Serialize, utoipa::ToSchema)]
+struct TermsView {
+    #[schema(value_type = String)]
+    obligation: ObligationTerm,
+    #[schema(required)]
+    commission: Option<CommissionBody>,
+    /// The same, for people.
+    words: Vec<String>,
+}
+
+#[derive(Serialize, utoipa::ToSchema)]
+struct ProposalView {
+    /// `cancel`, `resend`
+    kind: String,
+    by_broker_id: BrokerId,
+}
+
+#[derive(Serialize, utoipa::ToSchema)]
+pub(super) struct EventView {
+    seq: u32,
+    kind: String,
+    #[schema(required)]
+    actor_broker_id: Option<BrokerId>,
+    actor: String,
+    at: DateTime<Utc>,
+    /// In the hash.
+    #[schema(value_type = Value)]
+    payload: Value,
+    /// Beside the hash, its digest in the payload.
+    #[schema(value_type = Value, required)]
+    private: Option<Value>,
+    #[schema(value_type = String)]
+    prev_hash: Hash,
+    #[schema(value_type = String)]
+    event_hash: Hash,
+}
+
+#[derive(Serialize, utoipa::ToSchema)]
+pub(super) struct EventsView {
+    pub(super) items: Vec<EventView>,
+}
+
+/// A request as a broker may see it.
+pub(super) async fn view(
+    state: &AppState,
+    seat: BrokerSeat,
+    request: Request,
+) -> Result<RequestView, Problem> {
+    let currency = state.app.currencies.get(&request.currency).await?;
+    let exponent = currency.map_or(0, |currency| currency.exponent);
+    let money = |minor: u64| format_minor(i128::from(minor), exponent);
+    let shown = request.shows_contact_to(seat.broker_id);
+    let party = request.party(seat.broker_id);
+    Ok(RequestView {
+        id: request.id,
+        author_broker_id: request.author,
+        target_broker_id: request.target,
+        broadcast: request.broadcast,
+        kind: request.kind,
+        status: request.status,
+        version: request.version,
+        currency_code: request.currency.to_string(),
+        amount: money(request.amount.minor()),
+        received_amount: request.received_amount.map(|amount| money(amount.minor())),
+        terms: TermsView {
+            obligation: request.terms.obligation,
+            commission: request.terms.commission.map(|commission| {
+                let (amount, basis_points) = match commission.size {
+                    CommissionSize::Amount(amount) => (Some(money(amount.minor())), None),
+                    CommissionSize::BasisPoints(points) => (None, Some(points)),
+                };
+                CommissionBody {
+                    payer: commission.payer,
+                    amount,
+                    basis_points,
+                }
+            }),
+            words: request.terms_in_words(exponent),
+        },
+        account_id: party
+            .and_then(|party| request.account_of(party))
+            .map(AccountRef::id),
+        method: request.method,
+        city_code: request.city_code,
+        counterpart_uid: request.counterpart_uid.filter(|_| shown),
+        contact: request.contact.filter(|_| shown),
+        note: request.note,
+        deadline_at: request.deadline_at,
+        confirm_by: request.confirm_by,
+        proposal: request.proposal.map(|proposal| ProposalView {
+            kind: proposal.kind.to_string(),
+            by_broker_id: proposal.by,
+        }),
+        saga_id: request.saga_id,
+        created_at: request.created_at,
+        accepted_at: request.accepted_at,
+        sent_at: request.sent_at,
+        closed_at: request.closed_at,
+        updated_at: request.updated_at,
+    })
+}
+
+pub(super) fn event_view((event, event_hash): (Event, Hash)) -> EventView {
+    EventView {
+        seq: event.seq,
+        kind: event.kind.to_string(),
+        actor_broker_id: event.actor_broker,
+        actor: event.actor,
+        at: event.at,
+        payload: event.payload,
+        private: event.private,
+        prev_hash: event.prev_hash,
+        event_hash,
+    }
+}

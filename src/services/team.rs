@@ -1,0 +1,380 @@
+//! Who is on a team: a broker's people and programs, or the platform's own.
+
+use std::collections::BTreeSet;
+
+use chrono::{DateTime, Utc};
+use secrecy::SecretString;
+use sqlx::MySqlPool;
+
+use super::auth::password::{HashError, Passwords};
+use super::auth::{hash_of, secret};
+use crate::domain::access::{PrincipalError, Role, Scope, TeamSeat, check_role, scopes_of};
+use crate::domain::canonical::Hash;
+use crate::domain::ids::{BrokerId, ClientId, UserId};
+use crate::runtime::Clock;
+use crate::stores::StoreError;
+use crate::stores::master::access::refresh::{self, RevokedBy};
+use crate::stores::master::access::{After, LoginState, api_client, user};
+use crate::stores::master::idempotency::{self, Intention, Known};
+use crate::stores::master::{self, MasterTx};
+
+/// Shortest password, in characters; NIST SP 800-63B asks for length and for nothing else.
+pub const PASSWORD_MIN: usize = 12;
+/// Longest password, in bytes.
+pub const PASSWORD_MAX: usize = 256;
+pub const LOGIN_MAX: usize = 120;
+pub const CLIENT_NAME_MAX: usize = 120;
+
+/// A person as others may see them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Member {
+    pub user_id: UserId,
+    pub login: String,
+    pub role: Role,
+    pub broker_id: Option<BrokerId>,
+    pub active: bool,
+    pub created_at: DateTime<Utc>,
+}
+
+/// A program as others may see it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Client {
+    pub client_id: ClientId,
+    pub name: String,
+    pub role: Role,
+    pub broker_id: Option<BrokerId>,
+    pub scopes: BTreeSet<Scope>,
+    pub limit_digest: Option<Hash>,
+    pub active: bool,
+    pub created_at: DateTime<Utc>,
+}
+
+/// A person to be added.
+#[derive(Clone, Debug)]
+pub struct NewUser {
+    pub login: String,
+    pub password: SecretString,
+    pub role: Role,
+}
+
+/// A program to be added.
+#[derive(Clone, Debug)]
+pub struct NewClient {
+    pub name: String,
+    pub role: Role,
+    /// `None`: all that the role has.
+    pub scopes: Option<BTreeSet<Scope>>,
+    pub limit_digest: Option<Hash>,
+}
+
+/// Why a team stays as it is.
+#[derive(Debug, thiserror::Error)]
+pub enum TeamError {
+    #[error("a login has 3 to {LOGIN_MAX} characters of a-z, 0-9 and . _ @ + -")]
+    Login,
+    #[error("the login is taken")]
+    LoginTaken,
+    #[error("a password has at least {PASSWORD_MIN} characters and at most {PASSWORD_MAX} bytes")]
+    Password,
+    #[error("a name has 1 to {CLIENT_NAME_MAX} characters and no control characters")]
+    Name,
+    #[error("a person can't be an agent: only a program acts under a limit")]
+    PersonAsAgent,
+    #[error(transparent)]
+    Role(PrincipalError),
+    #[error("the role {role} doesn't have the scope {scope}")]
+    Scope { role: Role, scope: Scope },
+    #[error("there is no such member in the team")]
+    NotFound,
+    #[error("nobody disables their own account")]
+    Own,
+    #[error("the idempotency key was used for another request")]
+    KeyReused,
+    #[error("too many passwords are being hashed")]
+    Busy,
+    #[error("the operating system gives no randomness")]
+    Randomness,
+    #[error("a password could not be hashed")]
+    Hash,
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl From<HashError> for TeamError {
+    fn from(error: HashError) -> Self {
+        match error {
+            HashError::Busy => Self::Busy,
+            HashError::Randomness => Self::Randomness,
+            HashError::Failed => Self::Hash,
+        }
+    }
+}
+
+/// Adds, lists and disables the members of a team. The team comes from the caller's seat, so
+/// nobody reaches into another's. Cheap to clone.
+#[derive(Clone)]
+pub struct TeamService {
+    pool: MySqlPool,
+    clock: Clock,
+    passwords: Passwords,
+}
+
+impl TeamService {
+    #[must_use]
+    pub const fn new(pool: MySqlPool, clock: Clock, passwords: Passwords) -> Self {
+        Self {
+            pool,
+            clock,
+            passwords,
+        }
+    }
+
+    /// Adds a person. A repeat of the same intention answers with the same person.
+    ///
+    /// # Errors
+    /// What is wrong with the login, password or role; [`TeamError::LoginTaken`].
+    pub async fn create_user(
+        &self,
+        team: TeamSeat,
+        new: NewUser,
+        intention: &Intention,
+    ) -> Result<Member, TeamError> {
+        let login = check_login(&new.login)?;
+        check_password(&new.password)?;
+        if matches!(new.role, Role::Agent) {
+            return Err(TeamError::PersonAsAgent);
+        }
+        check_role(new.role, team.broker_id, None).map_err(TeamError::Role)?;
+        let password_hash = self.passwords.hash(new.password).await?;
+        let now = self.clock.now();
+        let user_id = UserId::derive(&[&intention.client, &intention.key]);
+        let row = user::User {
+            user_id,
+            login,
+            password_hash,
+            role: new.role,
+            broker_id: team.broker_id,
+            state: LoginState::Active,
+            created_at: now,
+        };
+        let subject = user_id.to_string();
+        let Some(mut tx) = self.claim(intention, &subject, now).await? else {
+            let mut conn = self.pool.acquire().await.map_err(master::failed)?;
+            let row = user::by_id(&mut conn, user_id).await?;
+            return row.map(shown_user).ok_or(TeamError::NotFound);
+        };
+        user::insert(&mut tx, &row, now).await.map_err(taken)?;
+        master::commit(tx).await?;
+        Ok(shown_user(row))
+    }
+
+    /// A team's people, newest first.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn users(
+        &self,
+        team: TeamSeat,
+        after: After,
+        limit: u32,
+    ) -> Result<Vec<Member>, TeamError> {
+        let rows = user::of_team(&self.pool, team, after, limit).await?;
+        Ok(rows.into_iter().map(shown_user).collect())
+    }
+
+    /// Disables a person: no more log-ins, no more refreshes; a token that is out lives on for
+    /// its 15 minutes at most. `caller` is the subject of who asks.
+    ///
+    /// # Errors
+    /// [`TeamError::Own`], so that a team can't lock itself out; [`TeamError::NotFound`].
+    pub async fn disable_user(
+        &self,
+        team: TeamSeat,
+        user_id: UserId,
+        caller: &str,
+    ) -> Result<Member, TeamError> {
+        if user_id.to_string() == caller {
+            return Err(TeamError::Own);
+        }
+        let now = self.clock.now();
+        let mut tx = master::begin(&self.pool).await?;
+        if !user::set_state(&mut tx, team, user_id, LoginState::Disabled, now).await? {
+            return Err(TeamError::NotFound);
+        }
+        refresh::revoke_user(&mut tx, user_id, RevokedBy::Disabled, now).await?;
+        let member = user::by_id(&mut tx, user_id)
+            .await?
+            .ok_or(TeamError::NotFound)?;
+        master::commit(tx).await?;
+        Ok(shown_user(member))
+    }
+
+    /// Adds a program; its secret is given this once. A repeat of the same intention answers
+    /// with the same program and no secret, because only its digest is kept.
+    ///
+    /// # Errors
+    /// What is wrong with the name, role, scopes or limit.
+    pub async fn create_client(
+        &self,
+        team: TeamSeat,
+        new: NewClient,
+        intention: &Intention,
+    ) -> Result<(Client, Option<SecretString>), TeamError> {
+        let name = check_name(&new.name)?;
+        check_role(new.role, team.broker_id, new.limit_digest).map_err(TeamError::Role)?;
+        let allowed = scopes_of(new.role);
+        let scopes = new.scopes.unwrap_or_else(|| allowed.clone());
+        if let Some(scope) = scopes.difference(&allowed).next() {
+            let (role, scope) = (new.role, *scope);
+            return Err(TeamError::Scope { role, scope });
+        }
+        let client_secret = secret::random_token("sns_").map_err(|_| TeamError::Randomness)?;
+        let now = self.clock.now();
+        let client_id = ClientId::derive(&[&intention.client, &intention.key]);
+        let row = api_client::ApiClient {
+            client_id,
+            name,
+            secret_hash: hash_of(&client_secret),
+            role: new.role,
+            broker_id: team.broker_id,
+            scopes,
+            limit_digest: new.limit_digest,
+            state: LoginState::Active,
+            created_at: now,
+        };
+        let subject = client_id.to_string();
+        let Some(mut tx) = self.claim(intention, &subject, now).await? else {
+            let mut conn = self.pool.acquire().await.map_err(master::failed)?;
+            let row = api_client::by_id(&mut conn, client_id).await?;
+            let row = row.ok_or(TeamError::NotFound)?;
+            return Ok((shown_client(row), None));
+        };
+        api_client::insert(&mut tx, &row, now).await?;
+        master::commit(tx).await?;
+        Ok((shown_client(row), Some(client_secret)))
+    }
+
+    /// A team's programs, newest first.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn clients(
+        &self,
+        team: TeamSeat,
+        after: After,
+        limit: u32,
+    ) -> Result<Vec<Client>, TeamError> {
+        let rows = api_client::of_team(&self.pool, team, after, limit).await?;
+        Ok(rows.into_iter().map(shown_client).collect())
+    }
+
+    /// Disables a program: it can't log in any more.
+    ///
+    /// # Errors
+    /// [`TeamError::NotFound`], [`TeamError::Own`].
+    pub async fn disable_client(
+        &self,
+        team: TeamSeat,
+        client_id: ClientId,
+        caller: &str,
+    ) -> Result<Client, TeamError> {
+        if client_id.to_string() == caller {
+            return Err(TeamError::Own);
+        }
+        let now = self.clock.now();
+        let mut tx = master::begin(&self.pool).await?;
+        if !api_client::set_state(&mut tx, team, client_id, LoginState::Disabled, now).await? {
+            return Err(TeamError::NotFound);
+        }
+        let row = api_client::by_id(&mut tx, client_id).await?;
+        let row = row.ok_or(TeamError::NotFound)?;
+        master::commit(tx).await?;
+        Ok(shown_client(row))
+    }
+
+    /// Takes the intention's key for `subject`, in a transaction for the caller to go on in;
+    /// none where the same intention has made it before.
+    async fn claim(
+        &self,
+        intention: &Intention,
+        subject: &str,
+        now: DateTime<Utc>,
+    ) -> Result<Option<MasterTx>, TeamError> {
+        let mut tx = master::begin(&self.pool).await?;
+        match idempotency::insert(&mut tx, intention, subject, now).await {
+            Ok(()) => return Ok(Some(tx)),
+            Err(error) if error.is_duplicate() => {}
+            Err(error) => return Err(error.into()),
+        }
+        drop(tx);
+        match idempotency::find(&self.pool, intention).await? {
+            Some(Known::Same { subject: made }) if made == subject => Ok(None),
+            Some(Known::Same { .. } | Known::Other) | None => Err(TeamError::KeyReused),
+        }
+    }
+}
+
+/// The key itself and the id derived from it were claimed first, so a duplicate is the login.
+fn taken(error: StoreError) -> TeamError {
+    if error.is_duplicate() {
+        TeamError::LoginTaken
+    } else {
+        TeamError::Store(error)
+    }
+}
+
+/// Logins are compared in lower case, whoever writes them.
+fn check_login(login: &str) -> Result<String, TeamError> {
+    let login = login.to_ascii_lowercase();
+    let fits = (3..=LOGIN_MAX).contains(&login.len());
+    let plain = login
+        .bytes()
+        .all(|byte| byte.is_ascii_alphanumeric() || b"._@+-".contains(&byte));
+    if fits && plain {
+        Ok(login)
+    } else {
+        Err(TeamError::Login)
+    }
+}
+
+fn check_password(password: &SecretString) -> Result<(), TeamError> {
+    use secrecy::ExposeSecret;
+    let password = password.expose_secret();
+    if password.chars().count() < PASSWORD_MIN || password.len() > PASSWORD_MAX {
+        return Err(TeamError::Password);
+    }
+    Ok(())
+}
+
+fn check_name(name: &str) -> Result<String, TeamError> {
+    let name = name.trim();
+    let fits = (1..=CLIENT_NAME_MAX).contains(&name.chars().count());
+    if !fits || name.chars().any(char::is_control) {
+        return Err(TeamError::Name);
+    }
+    Ok(name.to_owned())
+}
+
+fn shown_user(user: user::User) -> Member {
+    Member {
+        user_id: user.user_id,
+        login: user.login,
+        role: user.role,
+        broker_id: user.broker_id,
+        active: user.state == LoginState::Active,
+        created_at: user.created_at,
+    }
+}
+
+fn shown_client(client: api_client::ApiClient) -> Client {
+    Client {
+        client_id: client.client_id,
+        name: client.name,
+        role: client.role,
+        broker_id: client.broker_id,
+        scopes: client.scopes,
+        limit_digest: client.limit_digest,
+        active: client.state == LoginState::Active,
+        created_at: client.created_at,
+    }
+}

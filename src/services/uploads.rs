@@ -1,0 +1,177 @@
+//! Files that prove something: kept as they came, named by what they are and not by what they
+//! are said to be.
+
+use sqlx::MySqlPool;
+use uuid::Uuid;
+
+use crate::domain::canonical::Hash;
+use crate::domain::ids::BrokerId;
+use crate::domain::proof::Proof;
+use crate::runtime::Clock;
+use crate::stores::StoreError;
+use crate::stores::master::idempotency::{self, Intention, Known};
+use crate::stores::master::uploads::{self, Upload};
+use crate::stores::master::{self};
+
+/// Where an upload is found; a proof names its file by this and the id.
+pub const PATH: &str = "/v1/uploads/";
+
+/// Kinds of files that are taken: their first bytes, and what they are.
+const KINDS: [(&[u8], &str); 5] = [
+    (b"\xff\xd8\xff", "image/jpeg"),
+    (b"\x89PNG\r\n\x1a\n", "image/png"),
+    (b"GIF87a", "image/gif"),
+    (b"GIF89a", "image/gif"),
+    (b"%PDF-", "application/pdf"),
+];
+
+#[derive(Debug, thiserror::Error)]
+pub enum UploadError {
+    #[error("the file is empty")]
+    Empty,
+    #[error("the file is none of JPEG, PNG, GIF, WebP and PDF by its content")]
+    Kind,
+    #[error("this Idempotency-Key was used for another upload")]
+    KeyReused,
+    #[error("no such upload")]
+    NotFound,
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// Uploads. One per process.
+#[derive(Clone)]
+pub struct UploadService {
+    master: MySqlPool,
+    clock: Clock,
+}
+
+impl UploadService {
+    #[must_use]
+    pub const fn new(master: MySqlPool, clock: Clock) -> Self {
+        Self { master, clock }
+    }
+
+    /// Keeps a file; the same intention again gives the upload that it made. The size is bounded
+    /// before it comes here.
+    ///
+    /// # Errors
+    /// An empty file, or one of another kind than [`KINDS`] knows.
+    pub async fn store(
+        &self,
+        broker: BrokerId,
+        intention: &Intention,
+        content: &[u8],
+    ) -> Result<Upload, UploadError> {
+        if let Some(upload) = self.known(intention).await? {
+            return Ok(upload);
+        }
+        let upload = Upload {
+            id: Uuid::new_v5(
+                &Uuid::NAMESPACE_URL,
+                format!("{PATH}{}\0{}", intention.client, intention.key).as_bytes(),
+            ),
+            broker,
+            sha256: Hash::of_bytes(content),
+            content_type: kind_of(content)?.to_owned(),
+            size: u32::try_from(content.len()).map_err(|_| UploadError::Kind)?,
+            created_at: self.clock.now(),
+        };
+        match self.insert(&upload, intention, content).await {
+            Ok(()) => Ok(upload),
+            Err(error) if error.is_duplicate() => self
+                .known(intention)
+                .await?
+                .ok_or(UploadError::Store(error)),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// A file and its content, for who may read it.
+    ///
+    /// # Errors
+    /// [`UploadError::NotFound`] for everybody else.
+    pub async fn read(&self, broker: BrokerId, id: Uuid) -> Result<(Upload, Vec<u8>), UploadError> {
+        if !uploads::readable_by(&self.master, id, broker).await? {
+            return Err(UploadError::NotFound);
+        }
+        let upload = uploads::get(&self.master, id)
+            .await?
+            .ok_or(UploadError::NotFound)?;
+        let content = uploads::content(&self.master, id)
+            .await?
+            .ok_or(UploadError::NotFound)?;
+        Ok((upload, content))
+    }
+
+    async fn known(&self, intention: &Intention) -> Result<Option<Upload>, UploadError> {
+        match idempotency::find(&self.master, intention).await? {
+            None => Ok(None),
+            Some(Known::Other) => Err(UploadError::KeyReused),
+            Some(Known::Same { subject }) => {
+                let id = subject.parse().map_err(|_| UploadError::KeyReused)?;
+                Ok(uploads::get(&self.master, id).await?)
+            }
+        }
+    }
+
+    async fn insert(
+        &self,
+        upload: &Upload,
+        intention: &Intention,
+        content: &[u8],
+    ) -> Result<(), StoreError> {
+        let mut tx = master::begin(&self.master).await?;
+        idempotency::insert(
+            &mut tx,
+            intention,
+            &upload.id.to_string(),
+            upload.created_at,
+        )
+        .await?;
+        uploads::insert(&mut tx, upload, content).await?;
+        master::commit(tx).await
+    }
+}
+
+/// The upload that a proof's url names, if it names one.
+#[must_use]
+pub fn named_by(proof: &Proof) -> Option<Uuid> {
+    proof.url.as_deref()?.strip_prefix(PATH)?.parse().ok()
+}
+
+fn kind_of(content: &[u8]) -> Result<&'static str, UploadError> {
+    if content.is_empty() {
+        return Err(UploadError::Empty);
+    }
+    if content.starts_with(b"RIFF") && content.get(8..12) == Some(b"WEBP") {
+        return Ok("image/webp");
+    }
+    KINDS
+        .into_iter()
+        .find(|(magic, _)| content.starts_with(magic))
+        .map(|(_, kind)| kind)
+        .ok_or(UploadError::Kind)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_what_its_content_says() {
+        assert_eq!(kind_of(b"%PDF-1.7 ...").unwrap(), "application/pdf");
+        assert_eq!(kind_of(b"\xff\xd8\xff\xe0..JFIF").unwrap(), "image/jpeg");
+        assert_eq!(kind_of(b"RIFF\x10\0\0\0WEBPVP8 ").unwrap(), "image/webp");
+        for other in [
+            &b"<html>"[..],
+            b"MZ\x90",
+            b"#!/bin/sh",
+            b"RIFF\x10\0\0\0WAVE",
+            b"\x89PN",
+        ] {
+            assert!(matches!(kind_of(other), Err(UploadError::Kind)));
+        }
+        assert!(matches!(kind_of(b""), Err(UploadError::Empty)));
+    }
+}

@@ -1,0 +1,110 @@
+//! `login_throttle`.
+
+use chrono::{DateTime, Utc};
+use sqlx::{MySqlConnection, MySqlPool};
+
+use super::{StoreError, failed};
+use crate::domain::canonical::Hash;
+use crate::domain::throttle::ThrottleRecord;
+
+/// The record of a subject, locked; a row is made for it where there is none.
+///
+/// # Errors
+/// The database's.
+pub async fn lock(
+    conn: &mut MySqlConnection,
+    subject: Hash,
+    now: DateTime<Utc>,
+) -> Result<ThrottleRecord, StoreError> {
+    // Not INSERT IGNORE: that takes a shared lock on a row that is there, and two of those,
+    // each wanting more, are a deadlock.
+    sqlx::query(
+        "INSERT INTO login_throttle (subject, attempts, window_started_at, updated_at)
+         VALUES (?, 0, ?, ?) ON DUPLICATE KEY UPDATE attempts = attempts",
+    )
+    .bind(subject.0.as_slice())
+    .bind(now)
+    .bind(now)
+    .execute(&mut *conn)
+    .await
+    .map_err(failed)?;
+    let (attempts, window_started_at, blocked_until) = sqlx::query_as(
+        "SELECT attempts, window_started_at, blocked_until FROM login_throttle
+         WHERE subject = ? FOR UPDATE",
+    )
+    .bind(subject.0.as_slice())
+    .fetch_one(conn)
+    .await
+    .map_err(failed)?;
+    Ok(ThrottleRecord {
+        attempts,
+        window_started_at,
+        blocked_until,
+    })
+}
+
+/// # Errors
+/// The database's.
+pub async fn save(
+    conn: &mut MySqlConnection,
+    subject: Hash,
+    record: ThrottleRecord,
+    now: DateTime<Utc>,
+) -> Result<(), StoreError> {
+    sqlx::query(
+        "UPDATE login_throttle
+         SET attempts = ?, window_started_at = ?, blocked_until = ?, updated_at = ?
+         WHERE subject = ?",
+    )
+    .bind(record.attempts)
+    .bind(record.window_started_at)
+    .bind(record.blocked_until)
+    .bind(now)
+    .bind(subject.0.as_slice())
+    .execute(conn)
+    .await
+    .map_err(failed)?;
+    Ok(())
+}
+
+/// Forgets a subject: it has proved itself.
+///
+/// # Errors
+/// The database's.
+pub async fn forget(pool: &MySqlPool, subject: Hash) -> Result<(), StoreError> {
+    sqlx::query("DELETE FROM login_throttle WHERE subject = ?")
+        .bind(subject.0.as_slice())
+        .execute(pool)
+        .await
+        .map_err(failed)?;
+    Ok(())
+}
+
+/// Takes one attempt back, and leaves a wait that others have earned.
+///
+/// # Errors
+/// The database's.
+pub async fn refund(pool: &MySqlPool, subject: Hash) -> Result<(), StoreError> {
+    sqlx::query(
+        "UPDATE login_throttle SET attempts = attempts - 1 WHERE subject = ? AND attempts > 0",
+    )
+    .bind(subject.0.as_slice())
+    .execute(pool)
+    .await
+    .map_err(failed)?;
+    Ok(())
+}
+
+/// Deletes up to `limit` records untouched since `before`; how many.
+///
+/// # Errors
+/// The database's.
+pub async fn purge(pool: &MySqlPool, before: DateTime<Utc>, limit: u32) -> Result<u64, StoreError> {
+    let done = sqlx::query("DELETE FROM login_throttle WHERE updated_at < ? LIMIT ?")
+        .bind(before)
+        .bind(limit)
+        .execute(pool)
+        .await
+        .map_err(failed)?;
+    Ok(done.rows_affected())
+}

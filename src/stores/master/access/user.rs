@@ -1,0 +1,185 @@
+//! `user`.
+
+use chrono::{DateTime, Utc};
+use sqlx::{FromRow, MySqlConnection, MySqlPool};
+
+use super::{After, LoginState, StoreError, failed, read_role};
+use crate::domain::access::{Role, TeamSeat};
+use crate::domain::ids::{BrokerId, UserId};
+
+/// A person who logs in. Never shown as it is: it has the password's hash.
+#[derive(Clone, Debug)]
+pub struct User {
+    pub user_id: UserId,
+    pub login: String,
+    pub password_hash: String,
+    pub role: Role,
+    pub broker_id: Option<BrokerId>,
+    pub state: LoginState,
+    pub created_at: DateTime<Utc>,
+}
+
+#[derive(FromRow)]
+struct Row {
+    user_id: u64,
+    login: String,
+    password_hash: String,
+    role: String,
+    broker_id: Option<u64>,
+    state: String,
+    created_at: DateTime<Utc>,
+}
+
+impl Row {
+    fn read(self) -> Result<User, StoreError> {
+        Ok(User {
+            user_id: UserId::from_bits(self.user_id),
+            login: self.login,
+            password_hash: self.password_hash,
+            role: read_role(&self.role)?,
+            broker_id: self.broker_id,
+            state: LoginState::read(&self.state)?,
+            created_at: self.created_at,
+        })
+    }
+}
+
+/// # Errors
+/// A duplicate where the login is taken.
+pub async fn insert(
+    conn: &mut MySqlConnection,
+    user: &User,
+    now: DateTime<Utc>,
+) -> Result<(), StoreError> {
+    sqlx::query(
+        "INSERT INTO user (user_id, login, password_hash, role, broker_id, state, created_at, updated_at)
+         VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+    )
+    .bind(user.user_id.bits())
+    .bind(&user.login)
+    .bind(&user.password_hash)
+    .bind(user.role.as_str())
+    .bind(user.broker_id)
+    .bind(user.state.as_str())
+    .bind(user.created_at)
+    .bind(now)
+    .execute(conn)
+    .await
+    .map_err(failed)?;
+    Ok(())
+}
+
+/// # Errors
+/// The database's.
+pub async fn by_login(pool: &MySqlPool, login: &str) -> Result<Option<User>, StoreError> {
+    sqlx::query_as::<_, Row>(
+        "SELECT user_id, login, password_hash, role, broker_id, state, created_at
+         FROM user WHERE login = ?",
+    )
+    .bind(login)
+    .fetch_optional(pool)
+    .await
+    .map_err(failed)?
+    .map(Row::read)
+    .transpose()
+}
+
+/// # Errors
+/// The database's.
+pub async fn by_id(
+    conn: &mut MySqlConnection,
+    user_id: UserId,
+) -> Result<Option<User>, StoreError> {
+    sqlx::query_as::<_, Row>(
+        "SELECT user_id, login, password_hash, role, broker_id, state, created_at
+         FROM user WHERE user_id = ?",
+    )
+    .bind(user_id.bits())
+    .fetch_optional(conn)
+    .await
+    .map_err(failed)?
+    .map(Row::read)
+    .transpose()
+}
+
+/// A team's people, newest first.
+///
+/// # Errors
+/// The database's.
+pub async fn of_team(
+    pool: &MySqlPool,
+    team: TeamSeat,
+    after: After,
+    limit: u32,
+) -> Result<Vec<User>, StoreError> {
+    // Two statements, because MariaDB uses an index for a row's place only where it is spelt out.
+    let rows: Vec<Row> = match after {
+        None => sqlx::query_as(
+            "SELECT user_id, login, password_hash, role, broker_id, state, created_at
+                 FROM user WHERE broker_id <=> ?
+                 ORDER BY created_at DESC, user_id DESC LIMIT ?",
+        )
+        .bind(team.broker_id)
+        .bind(limit)
+        .fetch_all(pool)
+        .await
+        .map_err(failed)?,
+        Some((at, id)) => sqlx::query_as(
+            "SELECT user_id, login, password_hash, role, broker_id, state, created_at
+                 FROM user WHERE broker_id <=> ?
+                   AND (created_at < ? OR (created_at = ? AND user_id < ?))
+                 ORDER BY created_at DESC, user_id DESC LIMIT ?",
+        )
+        .bind(team.broker_id)
+        .bind(at)
+        .bind(at)
+        .bind(id)
+        .bind(limit)
+        .fetch_all(pool)
+        .await
+        .map_err(failed)?,
+    };
+    rows.into_iter().map(Row::read).collect()
+}
+
+/// Sets the state of one of a team's people; false where there is no such person in it.
+///
+/// # Errors
+/// The database's.
+pub async fn set_state(
+    conn: &mut MySqlConnection,
+    team: TeamSeat,
+    user_id: UserId,
+    state: LoginState,
+    now: DateTime<Utc>,
+) -> Result<bool, StoreError> {
+    let done = sqlx::query(
+        "UPDATE user SET state = ?, updated_at = ? WHERE user_id = ? AND broker_id <=> ?",
+    )
+    .bind(state.as_str())
+    .bind(now)
+    .bind(user_id.bits())
+    .bind(team.broker_id)
+    .execute(conn)
+    .await
+    .map_err(failed)?;
+    Ok(done.rows_affected() == 1)
+}
+
+/// # Errors
+/// The database's.
+pub async fn set_password(
+    conn: &mut MySqlConnection,
+    user_id: UserId,
+    password_hash: &str,
+    now: DateTime<Utc>,
+) -> Result<bool, StoreError> {
+    let done = sqlx::query("UPDATE user SET password_hash = ?, updated_at = ? WHERE user_id = ?")
+        .bind(password_hash)
+        .bind(now)
+        .bind(user_id.bits())
+        .execute(conn)
+        .await
+        .map_err(failed)?;
+    Ok(done.rows_affected() == 1)
+}
