@@ -257,11 +257,13 @@ impl Reconcile {
                     && one.amount == debt.amount
                     && one.remaining_amount <= one.amount
                     && one.reserved_amount <= one.remaining_amount;
-                let status = match one.remaining_amount {
-                    0 => ObligationStatus::Settled,
-                    _ => ObligationStatus::Active,
+                let settled = one.remaining_amount == 0;
+                let state = if settled {
+                    ObligationStatus::Settled
+                } else {
+                    ObligationStatus::Active
                 };
-                if !same || one.status != status {
+                if !same || one.status != state {
                     found.push(format!("{} is not as the terms say", one.id));
                 }
             }
