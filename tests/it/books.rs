@@ -268,9 +268,9 @@ async fn an_exported_chain_verifies_and_its_head_is_the_books() {
     for line in &lines {
         verifier.line(line).unwrap();
     }
-    let verified = verifier.finish().unwrap();
-    assert_eq!((verified.entries, verified.head), (5, head));
-    assert_eq!(verified.balances[&account].1, 15);
+    let whole = verifier.finish().unwrap();
+    assert_eq!((whole.entries, whole.head), (5, head));
+    assert_eq!(whole.balances[&account].1, 15);
 }
 
 /// Many at once on one book, some of them twice: each is there once, and the chain holds.

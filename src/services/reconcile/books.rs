@@ -187,7 +187,7 @@ async fn walk(
         }
     }
     Ok(match verifier.finish() {
-        Ok(verified) if verified.head == head => Ok(verified),
+        Ok(whole) if whole.head == head => Ok(whole),
         Ok(_) => Err(format!(
             "entry {}: is beyond the head of the chain, {head}",
             head.seq.saturating_add(1)
