@@ -62,7 +62,10 @@ impl Router {
             Some(route) => route,
             None => self.look_up(broker).await?,
         };
-        let pool = self.pools.get(&route.database)?;
+        let pool = self.pools.get(&route.database).inspect_err(|_| {
+            // The registry is wrong or the configuration is; what puts it right must be seen.
+            self.forget(broker);
+        })?;
         Ok(BookScope::new(route, pool))
     }
 
@@ -81,6 +84,11 @@ impl Router {
     /// whole databases and not on a book.
     pub(crate) fn database(&self, key: &DatabaseKey) -> Result<MySqlPool, StoreError> {
         Ok(self.pools.get(key)?.pool)
+    }
+
+    /// The URL of a server of the configuration, without a database.
+    pub(crate) fn server_url(&self, server: &str) -> Result<String, StoreError> {
+        self.pools.server_url(server)
     }
 
     /// Whether a server of the configuration answers, whatever databases it has.
