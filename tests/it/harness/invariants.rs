@@ -400,7 +400,7 @@ fn nothing_counts(id: RequestId, saga: Uuid, state: &State, broken: &mut Vec<Str
         broken.push(format!("{id}: went back, and {open:?} stand"));
     }
     let owed = state.obligations.iter().find(|owed| owed.saga_id == saga);
-    if owed.is_some_and(|owed| owed.status != "failed" || owed.remaining_amount != 0) {
+    if owed.is_some_and(|owed| owed.status.as_str() != "failed" || owed.remaining_amount != 0) {
         broken.push(format!("{id}: went back, and its obligation stands"));
     }
     match state.transfers_of(saga) {

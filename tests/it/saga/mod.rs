@@ -2,6 +2,7 @@
 
 mod claims;
 mod compensation;
+mod killed;
 mod kinds;
 mod races;
 mod shapes;
