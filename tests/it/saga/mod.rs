@@ -6,5 +6,6 @@ mod killed;
 mod kinds;
 mod races;
 mod shapes;
+mod stopped;
 mod stuck;
 mod twice;
