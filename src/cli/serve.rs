@@ -44,6 +44,7 @@ pub(super) async fn run(args: Args) -> Result<ExitCode, Failure> {
     } else {
         workers::start(&app, &config, lifecycle.stopping())
     };
+    workers::keep_access(&mut background, &state.auth, lifecycle.stopping());
     tracing::info!(%address, "serving");
     super::print(&format!("listening on http://{address}"));
 

@@ -55,7 +55,18 @@ pub struct AccountRef {
     pub currency: CurrencyCode,
 }
 
+/// The longest name of an owner, in bytes.
+pub const MAX_OWNER_REF: usize = 64;
+
 impl AccountRef {
+    /// Whether a text can name an owner: 1 to 64 of letters, digits, `_`, `-` and `.`, so that it
+    /// reads the same wherever it is shown, and in every hash.
+    #[must_use]
+    pub fn is_owner_ref(text: &str) -> bool {
+        let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte);
+        (1..=MAX_OWNER_REF).contains(&text.len()) && text.bytes().all(allowed)
+    }
+
     #[must_use]
     pub fn id(&self) -> AccountId {
         AccountId::derive(&[
@@ -150,6 +161,16 @@ pub struct Balance {
 }
 
 impl Balance {
+    /// What an account holds when it is opened.
+    #[must_use]
+    pub const fn empty(owner_kind: OwnerKind) -> Self {
+        Self {
+            balance: 0,
+            reserved: 0,
+            min_balance: owner_kind.default_floor(),
+        }
+    }
+
     /// balance − reserved − min_balance; `None` where nothing bounds it.
     #[must_use]
     pub fn available(&self) -> Option<i64> {

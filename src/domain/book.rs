@@ -335,28 +335,26 @@ impl Page {
 
     fn check_debit(&self, account: &AccountRef, amount: u64, own: u64) -> Result<(), Value> {
         let id = account.id();
-        match self.accounts.get(&id) {
-            None if account.owner_kind == OwnerKind::House => Ok(()),
-            None => Err(json!({ "code": "no_such_account", "account": id })),
-            Some(state) if !state.open => Err(json!({ "code": "account_closed", "account": id })),
-            Some(state) => {
-                let fits = i64::try_from(amount)
-                    .ok()
-                    .and_then(|amount| state.balance.balance.checked_sub(amount))
-                    .is_some();
-                if fits && state.balance.covers(amount, own) {
-                    return Ok(());
-                }
-                let available = state.balance.available().unwrap_or(0);
-                Err(json!({
-                    "code": "insufficient_funds",
-                    "account": id,
-                    "currency": account.currency,
-                    "needed": amount.to_string(),
-                    "available": (i128::from(available) + i128::from(own)).to_string(),
-                }))
+        let balance = match self.accounts.get(&id) {
+            None if account.owner_kind == OwnerKind::House => Balance::empty(account.owner_kind),
+            None => return Err(json!({ "code": "no_such_account", "account": id })),
+            Some(state) if !state.open => {
+                return Err(json!({ "code": "account_closed", "account": id }));
             }
+            Some(state) => state.balance,
+        };
+        let fits = moved(balance.balance, Side::Debit, amount).is_some();
+        if fits && balance.covers(amount, own) {
+            return Ok(());
         }
+        let available = balance.available().unwrap_or(0);
+        Err(json!({
+            "code": "insufficient_funds",
+            "account": id,
+            "currency": account.currency,
+            "needed": amount.to_string(),
+            "available": (i128::from(available) + i128::from(own)).to_string(),
+        }))
     }
 
     /// Where an entry lands: its account, opened now if it is the house's; for a credit that
@@ -391,11 +389,7 @@ impl Page {
         let state = AccountState {
             owner: account.clone(),
             open: true,
-            balance: Balance {
-                balance: 0,
-                reserved: 0,
-                min_balance: account.owner_kind.default_floor(),
-            },
+            balance: Balance::empty(account.owner_kind),
             created_at: now,
         };
         self.accounts.insert(id, state);
@@ -599,3 +593,6 @@ fn moved(balance: i64, side: Side, amount: u64) -> Option<i64> {
 fn suspense(account: &AccountRef) -> AccountRef {
     AccountRef::house(account.broker, HousePurpose::Suspense, &account.currency)
 }
+
+#[cfg(test)]
+mod tests;

@@ -14,6 +14,10 @@ use super::canonical::{self, Hash};
 use super::ids::{AccountId, BrokerId};
 use super::money::CurrencyCode;
 
+mod verify;
+
+pub use verify::{Break, BreakKind, Verifier};
+
 /// The version of the entry's format that this program writes.
 pub const FORMAT: u16 = 1;
 
@@ -107,6 +111,21 @@ pub struct CanonicalEntry {
     pub step: String,
     pub subject: String,
     pub v: u16,
+}
+
+/// An entry of an exported chain: what is hashed, and the hash that the book holds for it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ExportedEntry {
+    pub entry: CanonicalEntry,
+    pub tx_hash: Hash,
+}
+
+/// A chain's last seq and its hash; seq 0 and the genesis value for an empty one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Head {
+    pub seq: u64,
+    pub tx_hash: Hash,
 }
 
 impl Entry {

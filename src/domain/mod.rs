@@ -3,8 +3,12 @@
 pub mod access;
 pub mod account;
 pub mod book;
+pub mod broker;
 pub mod canonical;
 pub mod chain;
+pub mod chain_export;
+pub mod chain_verify;
+pub mod effects;
 pub mod ids;
 pub mod ledger;
 pub mod money;

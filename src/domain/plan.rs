@@ -402,3 +402,6 @@ fn numbered(saga_id: Uuid, kind: SagaKind, subject: RequestId, actions: Vec<Acti
             .collect(),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -6,6 +6,7 @@
 //!    ▼                            ▼                            │ cancel by both ──▶ cancelled
 //! rejected, cancelled, expired   cancelled, expired            └ resend by both ──▶ accepted
 //! ```
+//! The deadline is for the first sending: what was sent once never expires.
 //!
 //! Every method takes the request as it was loaded and gives a [`Decision`]; the store applies
 //! it only where status, version and saga are still the same. While a saga owns the request
@@ -13,6 +14,8 @@
 
 mod change;
 mod saga_moves;
+#[cfg(test)]
+pub(in crate::domain) mod tests;
 mod transitions;
 mod words;
 
@@ -105,6 +108,7 @@ pub struct Request {
     pub event_hash: Hash,
     pub created_at: DateTime<Utc>,
     pub accepted_at: Option<DateTime<Utc>>,
+    /// When it was last sent; stays when both sides go back to accepted.
     pub sent_at: Option<DateTime<Utc>>,
     pub closed_at: Option<DateTime<Utc>>,
     pub updated_at: DateTime<Utc>,

@@ -1,5 +1,19 @@
 //! Who may call a handler, said in its signature. A handler's first parameter is a [`Guard`]:
-//! [`Allowed`] with its action, or [`Public`]. Without one it can't be made into a route.
+//! [`Allowed`] with its action, or [`Public`]. Without one it can't be made into a route:
+//!
+//! ```compile_fail
+//! #[utoipa::path(get, path = "/open")]
+//! async fn open() {}
+//!
+//! let route = settlenet::route!(open);
+//! ```
+//!
+//! ```
+//! #[utoipa::path(get, path = "/open")]
+//! async fn open(_: settlenet::http::guard::Public) {}
+//!
+//! let route = settlenet::route!(open);
+//! ```
 
 use axum::extract::FromRequestParts;
 use axum::http::HeaderMap;

@@ -92,7 +92,7 @@ fn read(headers: &HeaderMap) -> Result<Option<String>, Problem> {
         bare(text)
     };
     let key = key.ok_or_else(|| {
-        invalid(r#"A string in quotes, or letters, digits and -._~:/+= without."#.into())
+        invalid("A string in quotes, or letters, digits and -._~:/+= without.".into())
     })?;
     if key.is_empty() || key.len() > KEY_MAX {
         return Err(invalid(format!("1 to {KEY_MAX} characters.")));

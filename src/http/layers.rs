@@ -22,7 +22,7 @@ use tower_http::trace::TraceLayer;
 use tracing::{Span, field};
 
 use super::problem::{Code, PROBLEM_JSON, Problem};
-use super::state::{AppState, HttpConfig};
+use super::state::HttpConfig;
 use crate::runtime::{Clock, Entropy};
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -44,12 +44,13 @@ impl MakeRequestId for Ids {
 }
 
 /// Puts the layers around all routes. The first is the outermost.
-pub(super) fn around(router: Router<AppState>, state: &AppState) -> Router<AppState> {
-    let ids = Ids {
-        clock: state.clock.clone(),
-        entropy: state.entropy.clone(),
-    };
-    let timeout = state.config.timeout;
+pub(super) fn around<S: Clone + Send + Sync + 'static>(
+    router: Router<S>,
+    config: &HttpConfig,
+    clock: Clock,
+    entropy: Entropy,
+) -> Router<S> {
+    let ids = Ids { clock, entropy };
     let layers = ServiceBuilder::new()
         .layer(SetSensitiveRequestHeadersLayer::new([AUTHORIZATION]))
         .layer(from_fn(drop_odd_request_ids))
@@ -61,14 +62,14 @@ pub(super) fn around(router: Router<AppState>, state: &AppState) -> Router<AppSt
         )
         .layer(PropagateRequestIdLayer::new(REQUEST_ID))
         .layer(from_fn(measure))
-        .option_layer(cors(&state.config))
+        .option_layer(cors(config))
         .layer(from_fn(problems))
         .layer(CatchPanicLayer::custom(panicked))
         .layer(TimeoutLayer::with_status_code(
             StatusCode::GATEWAY_TIMEOUT,
-            timeout,
+            config.timeout,
         ))
-        .layer(DefaultBodyLimit::max(state.config.body_limit))
+        .layer(DefaultBodyLimit::max(config.body_limit))
         .map_response(IntoResponse::into_response);
     router.layer(layers)
 }
@@ -156,6 +157,10 @@ async fn problems(request: Request, next: Next) -> Response {
     problem
 }
 
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "the signature that the layer calls"
+)]
 fn panicked(panic: Box<dyn Any + Send>) -> Response {
     let what = panic
         .downcast_ref::<String>()
@@ -186,4 +191,43 @@ fn cors(config: &HttpConfig) -> Option<CorsLayer> {
         ])
         .expose_headers([REQUEST_ID, axum::http::header::RETRY_AFTER]);
     Some(layer)
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::body::{Body, to_bytes};
+    use axum::routing::get;
+    use tower::ServiceExt;
+
+    use super::*;
+
+    async fn answer(path: &str) -> (StatusCode, serde_json::Value) {
+        let routes = Router::<()>::new()
+            .route("/panic", get(async || -> () { panic!("a secret") }))
+            .route("/slow", get(std::future::pending::<()>))
+            .route("/bare", get(async || (StatusCode::CONFLICT, "plain text")));
+        let config = HttpConfig {
+            timeout: Duration::from_millis(20),
+            ..HttpConfig::default()
+        };
+        let app = around(routes, &config, Clock::System, Entropy::seeded(1));
+        let request = Request::get(path).body(Body::empty()).unwrap();
+        let response = app.oneshot(request).await.unwrap();
+        assert!(response.headers().contains_key(REQUEST_ID), "{path}");
+        assert_eq!(response.headers()[CONTENT_TYPE], PROBLEM_JSON, "{path}");
+        let status = response.status();
+        let body = to_bytes(response.into_body(), 4096).await.unwrap();
+        (status, serde_json::from_slice(&body).unwrap())
+    }
+
+    #[tokio::test]
+    async fn what_happens_outside_of_handlers_is_a_problem_too() {
+        let (status, body) = answer("/panic").await;
+        assert_eq!((status.as_u16(), &body["code"]), (500, &"internal".into()));
+        assert!(!body.to_string().contains("secret"));
+        let (status, body) = answer("/slow").await;
+        assert_eq!((status.as_u16(), &body["code"]), (504, &"timed_out".into()));
+        let (status, body) = answer("/bare").await;
+        assert_eq!((status.as_u16(), &body["code"]), (409, &"conflict".into()));
+    }
 }

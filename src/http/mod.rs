@@ -61,16 +61,16 @@ pub fn routes() -> Routes {
 )]
 struct Document;
 
-/// The API's description (OpenAPI 3.1).
+/// The API's description (`OpenAPI` 3.1).
 #[must_use]
 pub fn openapi() -> utoipa::openapi::OpenApi {
     described(routes()).1
 }
 
-fn described(routes: Routes) -> (Router<AppState>, utoipa::openapi::OpenApi) {
-    let (router, api) = routes.into_router().split_for_parts();
+fn described(all: Routes) -> (Router<AppState>, utoipa::openapi::OpenApi) {
+    let (router, paths) = all.into_router().split_for_parts();
     let mut document = Document::openapi();
-    document.merge(api);
+    document.merge(paths);
     let bearer = HttpBuilder::new()
         .scheme(HttpAuthScheme::Bearer)
         .bearer_format("JWT")
@@ -83,7 +83,6 @@ fn described(routes: Routes) -> (Router<AppState>, utoipa::openapi::OpenApi) {
 }
 
 /// The whole application: routes, documentation, and the layers around them.
-#[must_use]
 pub fn app(state: AppState) -> Router {
     // Before the first request, or what is measured until then is lost.
     let _ = recorder();
@@ -92,7 +91,13 @@ pub fn app(state: AppState) -> Router {
         .merge(SwaggerUi::new("/docs").url("/openapi.json", document))
         .fallback(nothing_here)
         .method_not_allowed_fallback(not_this_method);
-    layers::around(router, &state).with_state(state)
+    layers::around(
+        router,
+        &state.config,
+        state.clock.clone(),
+        state.entropy.clone(),
+    )
+    .with_state(state)
 }
 
 async fn nothing_here() -> Problem {

@@ -3,8 +3,11 @@
 
 pub mod announce;
 pub mod auth;
+pub mod books;
 pub mod lanes;
 pub mod network;
+pub mod provisioning;
+pub mod reconcile;
 pub mod saga;
 pub mod team;
 pub mod uploads;

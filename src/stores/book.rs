@@ -1,15 +1,22 @@
 //! The tables of a book. Everything goes through a scope of the router.
 
+mod accounts;
 mod append;
+mod census;
 mod read;
 mod rows;
+mod shard;
 
-pub use append::append;
+pub use accounts::{Closed, Opened, close_account, open_account};
+pub use append::{Once, append, append_once};
+pub use census::Census;
+pub(crate) use census::census;
 pub use read::{
-    AccountRow, ReservationRow, account, accounts, entries_after, head, reservations_held,
-    step_outcomes, transactions,
+    AccountRow, ReservationRow, account, accounts, entries_after, entries_of, head,
+    reservations_held, step_outcomes, transactions,
 };
 pub use rows::StoredEntry;
+pub(crate) use shard::{set_shard_number, shard_number};
 
 use chrono::{DateTime, Utc};
 

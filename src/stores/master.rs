@@ -2,10 +2,13 @@
 
 pub mod access;
 pub mod alerts;
+pub mod audit;
+pub mod brokers;
 pub mod currencies;
 pub mod feed;
 pub mod idempotency;
 pub mod obligations;
+pub mod placement;
 pub mod requests;
 pub mod sagas;
 pub mod standing;

@@ -176,7 +176,7 @@ pub async fn migrate(url: &SecretUrl, kind: Kind) -> Result<usize, MigrationErro
         return Err(MigrationError::Locked);
     }
     sqlx::query(AssertSqlSafe(format!(
-        "CREATE DATABASE IF NOT EXISTS `{name}`"
+        "CREATE DATABASE IF NOT EXISTS `{name}` CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"
     )))
     .execute(&mut guard)
     .await?;

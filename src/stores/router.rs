@@ -86,6 +86,11 @@ impl Router {
         Ok(self.pools.get(key)?.pool)
     }
 
+    /// The URL of a server of the configuration, without a database.
+    pub(crate) fn server_url(&self, server: &str) -> Result<String, StoreError> {
+        self.pools.server_url(server)
+    }
+
     /// Whether a server of the configuration answers, whatever databases it has.
     pub async fn answers(&self, server: &str) -> bool {
         self.pools.answers(server).await

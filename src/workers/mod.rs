@@ -1,6 +1,7 @@
 //! What goes on by itself. All workers have one shape: wake up, claim, serve, and again at once
 //! while there is more; a fault waits for the next waking.
 
+mod access;
 mod expiry;
 mod sagas;
 mod sequencer;
@@ -14,6 +15,7 @@ use tracing::Instrument;
 
 use crate::app::App;
 use crate::config::Config;
+use crate::services::auth::AuthService;
 
 /// Starts every worker of the product; they end when `shutdown` is cancelled, each after what it
 /// has in hand.
@@ -37,6 +39,19 @@ pub fn start(app: &App, config: &Config, shutdown: &CancellationToken) -> JoinSe
     }));
     workers
 }
+
+/// Keeps a serving process informed of the signing keys, and clears up after log-ins. Needed by
+/// every process that serves, also where the rest of the work is left to others.
+pub fn keep_access(workers: &mut JoinSet<()>, auth: &AuthService, shutdown: &CancellationToken) {
+    let auth = auth.clone();
+    workers.spawn(turn("access", ACCESS_PERIOD, shutdown.clone(), move || {
+        let auth = auth.clone();
+        async move { access::keep(&auth).await }
+    }));
+}
+
+/// Within this a retired key is no longer taken anywhere.
+const ACCESS_PERIOD: Duration = Duration::from_mins(1);
 
 /// Whether a worker found all that it may take at once, so that there may be more.
 enum Found {

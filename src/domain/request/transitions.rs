@@ -148,6 +148,7 @@ impl Request {
                 Err(self.wrong_status())
             };
         }
+        self.no_saga()?;
         self.in_time(now)?;
         let account = own_account(acceptance.account, by, currency)?;
         let mut request = self.changed(now);
@@ -195,6 +196,7 @@ impl Request {
         match self.status {
             RequestStatus::Rejected => Ok(Decision::Already),
             RequestStatus::Pending => {
+                self.no_saga()?;
                 let mut request = self.changed(now);
                 request.status = RequestStatus::Rejected;
                 request.closed_at = Some(now);
@@ -226,13 +228,16 @@ impl Request {
         let party = self.party_or_hidden(by)?;
         match self.status {
             RequestStatus::Cancelled => Ok(Decision::Already),
-            RequestStatus::Pending if party == Party::Author => Ok(self.close(
-                RequestStatus::Cancelled,
-                EventKind::Cancelled,
-                Some(by),
-                release_saga,
-                now,
-            )),
+            RequestStatus::Pending if party == Party::Author => {
+                self.no_saga()?;
+                Ok(self.close(
+                    RequestStatus::Cancelled,
+                    EventKind::Cancelled,
+                    Some(by),
+                    release_saga,
+                    now,
+                ))
+            }
             RequestStatus::Pending => Err(not_your_move("author", "cancel a pending request")),
             RequestStatus::Accepted | RequestStatus::Sent => {
                 self.no_saga()?;
@@ -268,7 +273,8 @@ impl Request {
         }
     }
 
-    /// Goes back from sent to accepted when both sides want it, as after a wrong proof.
+    /// Goes back from sent to accepted when both sides want it, as after a wrong proof. Money may
+    /// have moved already, so `sent_at` stays, and with it the deadline is past its use.
     ///
     /// # Errors
     /// See [`Refusal`].
@@ -289,7 +295,6 @@ impl Request {
             }) => {
                 let mut request = self.changed(now);
                 request.status = RequestStatus::Accepted;
-                request.sent_at = None;
                 request.confirm_by = None;
                 request.proof_digest = None;
                 request.received_amount = None;
@@ -328,6 +333,7 @@ impl Request {
         let digest = proof::digest(proofs);
         match self.status {
             RequestStatus::Accepted => {
+                self.no_saga()?;
                 self.in_time(now)?;
                 let mut request = self.changed(now);
                 request.status = RequestStatus::Sent;
@@ -457,15 +463,14 @@ impl Request {
         }
     }
 
-    /// The deadline has passed and nothing was sent.
+    /// The deadline has passed and nothing was ever sent.
     ///
     /// # Errors
     /// See [`Refusal`]; a deadline that has not passed is [`Refusal::WrongStatus`] too.
     pub fn expire(&self, release_saga: Uuid, now: DateTime<Utc>) -> Result<Decision, Refusal> {
-        let passed = self.deadline_at.is_some_and(|deadline| deadline <= now);
         match self.status {
             RequestStatus::Expired => Ok(Decision::Already),
-            RequestStatus::Pending | RequestStatus::Accepted if passed => {
+            RequestStatus::Pending | RequestStatus::Accepted if self.is_late(now) => {
                 self.no_saga()?;
                 Ok(self.close(
                     RequestStatus::Expired,
@@ -573,10 +578,15 @@ impl Request {
     }
 
     fn in_time(&self, now: DateTime<Utc>) -> Result<(), Refusal> {
-        if self.deadline_at.is_some_and(|deadline| deadline <= now) {
+        if self.is_late(now) {
             return Err(Refusal::DeadlinePassed);
         }
         Ok(())
+    }
+
+    /// The deadline is for sending: once something was sent it has done its work.
+    fn is_late(&self, now: DateTime<Utc>) -> bool {
+        self.sent_at.is_none() && self.deadline_at.is_some_and(|deadline| deadline <= now)
     }
 
     fn wrong_status(&self) -> Refusal {

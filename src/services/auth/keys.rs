@@ -62,11 +62,20 @@ struct PrivateKey {
     encoding: EncodingKey,
 }
 
+#[derive(Clone)]
 struct Known {
     jwk: PublicJwk,
     decoding: DecodingKey,
     signs_from: DateTime<Utc>,
     verifies_until: Option<DateTime<Utc>>,
+}
+
+impl Known {
+    /// The key, while tokens by it are taken.
+    fn taken(self, now: DateTime<Utc>) -> Option<DecodingKey> {
+        let taken = self.verifies_until.is_none_or(|until| now < until);
+        taken.then_some(self.decoding)
+    }
 }
 
 #[derive(Default)]
@@ -174,8 +183,8 @@ impl Keys {
 
     /// The key of that name, if tokens by it are still taken.
     pub async fn verifier(&self, kid: &str, now: DateTime<Utc>) -> Option<DecodingKey> {
-        if let Some(found) = self.find(kid, now) {
-            return found;
+        if let Some(found) = self.find(kid) {
+            return found.taken(now);
         }
         let mut asked_at = self.asked_at.lock().await;
         let due = asked_at.is_none_or(|at| now - at >= ASK_AGAIN || now < at);
@@ -185,15 +194,11 @@ impl Keys {
                 tracing::warn!(%error, "signing keys could not be read again");
             }
         }
-        self.find(kid, now).flatten()
+        self.find(kid)?.taken(now)
     }
 
-    /// `Some(None)`: known, and no longer taken.
-    fn find(&self, kid: &str, now: DateTime<Utc>) -> Option<Option<DecodingKey>> {
-        let ring = self.ring();
-        let known = ring.known.get(kid)?;
-        let taken = known.verifies_until.is_none_or(|until| now < until);
-        Some(taken.then(|| known.decoding.clone()))
+    fn find(&self, kid: &str) -> Option<Known> {
+        self.ring().known.get(kid).cloned()
     }
 
     /// What `/.well-known/jwks.json` shows.

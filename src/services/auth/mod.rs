@@ -271,7 +271,7 @@ impl AuthService {
         };
         let claims = token::verify(token, &key, &rule, now)?;
         let sub = claims.sub.clone();
-        token::principal(claims, sub)
+        token::principal(&claims, sub)
     }
 
     /// The public keys that verify our tokens.

@@ -83,7 +83,7 @@ impl Outside {
             return Err(TokenError::Claims);
         }
         let sub = format!("ext:{}", claims.sub);
-        token::principal(claims, sub)
+        token::principal(&claims, sub)
     }
 
     async fn key(&self, kid: &str, now: DateTime<Utc>) -> Option<Jwk> {

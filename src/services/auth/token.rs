@@ -125,7 +125,7 @@ fn check_times(claims: &Claims, rule: &Rule<'_>, now: DateTime<Utc>) -> Result<(
 }
 
 /// Who the claims say is calling. Scopes that nobody here knows grant nothing.
-pub(super) fn principal(claims: Claims, sub: String) -> Result<Principal, TokenError> {
+pub(super) fn principal(claims: &Claims, sub: String) -> Result<Principal, TokenError> {
     let scopes = claims
         .scopes
         .iter()

@@ -17,6 +17,7 @@ use crate::domain::ids::AccountId;
 use crate::runtime::failpoint;
 use crate::stores::StoreError;
 use crate::stores::error::corrupt;
+use crate::stores::master::idempotency::Intention;
 use crate::stores::router::{BookScope, BookSql, BookTx};
 
 const STEPS: BookSql = BookSql::new(
@@ -37,6 +38,13 @@ const RESERVATIONS: BookSql = BookSql::new(concat!(
     reservation_columns!(),
     " FROM reservation WHERE broker_id = ? AND saga_id IN ({})"
 ));
+const INTENTION: BookSql = BookSql::new(
+    "SELECT fingerprint FROM idempotency_key WHERE broker_id = ? AND client = ? AND idempotency_key = ?",
+);
+const NEW_INTENTION: BookSql = BookSql::new(
+    "INSERT INTO idempotency_key (broker_id, client, idempotency_key, fingerprint, subject, created_at) \
+     VALUES (?, ?, ?, ?, ?, ?)",
+);
 
 /// Applies jobs in order and answers each. Either all that they did is committed, or nothing.
 ///
@@ -56,6 +64,56 @@ pub async fn append(
     tx.commit().await?;
     failpoint::at("book.commit.after");
     Ok(outcomes)
+}
+
+/// What became of an operation of the book's own.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Once {
+    /// Now or before.
+    Outcome(JobOutcome),
+    /// The client's key stood for something else.
+    OtherRequest,
+}
+
+/// Applies the one job of a client's intention, which is recorded in the same transaction. A
+/// repeat gets the first outcome, a refusal too.
+///
+/// # Errors
+/// As [`append`].
+pub async fn append_once(
+    scope: &BookScope,
+    intention: &Intention,
+    job: &Job,
+    now: DateTime<Utc>,
+) -> Result<Once, StoreError> {
+    let mut tx = scope.begin().await?;
+    let (mut page, feed_position) = load(&mut tx, std::slice::from_ref(job)).await?;
+    // Read under the head's lock: nobody else writes here meanwhile.
+    let query = tx
+        .sql(INTENTION)
+        .bind(intention.client.clone())
+        .bind(intention.key.clone());
+    match tx.fetch_optional::<(Vec<u8>,)>(query).await? {
+        Some((fingerprint,)) if fingerprint != intention.fingerprint.0 => {
+            tx.commit().await?;
+            return Ok(Once::OtherRequest);
+        }
+        Some(_) => {}
+        None => {
+            let query = tx
+                .sql(NEW_INTENTION)
+                .bind(intention.client.clone())
+                .bind(intention.key.clone())
+                .bind(intention.fingerprint.0.to_vec())
+                .bind(job.saga_id.to_string())
+                .bind(now);
+            tx.execute(query).await?;
+        }
+    }
+    let outcome = page.apply(job, now);
+    write(&mut tx, &page, feed_position, now).await?;
+    tx.commit().await?;
+    Ok(Once::Outcome(outcome))
 }
 
 async fn load(tx: &mut BookTx<'_>, jobs: &[Job]) -> Result<(Page, u64), StoreError> {

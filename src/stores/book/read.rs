@@ -35,6 +35,11 @@ const NEWEST_OF_ACCOUNT: BookSql = BookSql::new(concat!(
     entry_columns!(),
     " FROM transaction WHERE broker_id = ? AND account_id = ? AND seq < ? ORDER BY seq DESC LIMIT ?"
 ));
+const OF_SUBJECTS: BookSql = BookSql::new(concat!(
+    "SELECT ",
+    entry_columns!(),
+    " FROM transaction WHERE broker_id = ? AND subject IN ({}) ORDER BY seq"
+));
 const ACCOUNTS: BookSql = BookSql::new(concat!(
     "SELECT ",
     account_columns!(),
@@ -113,6 +118,21 @@ pub async fn transactions(
         None => book.sql(NEWEST),
     };
     read_entries(book.fetch_all(query.bind(before).bind(limit)).await?)
+}
+
+/// All entries of some subjects, in order.
+///
+/// # Errors
+/// The database's, or an entry that can't be read.
+pub async fn entries_of(
+    book: &mut BookRead<'_>,
+    subjects: &[String],
+) -> Result<Vec<StoredEntry>, StoreError> {
+    if subjects.is_empty() {
+        return Ok(Vec::new());
+    }
+    let query = book.sql_list(OF_SUBJECTS, subjects);
+    read_entries(book.fetch_all(query).await?)
 }
 
 /// Accounts after an id, in the order of ids.

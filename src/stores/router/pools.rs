@@ -112,6 +112,10 @@ impl Pools {
         }
     }
 
+    pub(super) fn server_url(&self, server: &str) -> Result<String, StoreError> {
+        self.server(server).map(|server| server.url.clone())
+    }
+
     /// Whether a server answers a connection of its own: a pool may hold dead ones.
     pub(super) async fn answers(&self, server: &str) -> bool {
         let Ok(server) = self.server(server) else {

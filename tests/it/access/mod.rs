@@ -1,5 +1,4 @@
 //! Logging in, tokens, teams and the edge of the API, through the real router on a real master.
-
 mod edge;
 mod keys;
 mod login;
@@ -103,7 +102,7 @@ impl Access {
         let clock = Clock::manual(start());
         let mut auth = AuthConfig {
             signing_keys: keys.clone(),
-            hash_wait: std::time::Duration::from_secs(60),
+            hash_wait: std::time::Duration::from_mins(1),
             ..AuthConfig::default()
         };
         change(&mut auth);

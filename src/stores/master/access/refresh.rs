@@ -18,7 +18,7 @@ pub enum RevokedBy {
     Logout,
     /// One of its tokens was used twice.
     Reuse,
-    /// Its user was disabled, or given another password.
+    /// Its user was disabled.
     Disabled,
 }
 

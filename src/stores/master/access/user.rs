@@ -165,21 +165,3 @@ pub async fn set_state(
     .map_err(failed)?;
     Ok(done.rows_affected() == 1)
 }
-
-/// # Errors
-/// The database's.
-pub async fn set_password(
-    conn: &mut MySqlConnection,
-    user_id: UserId,
-    password_hash: &str,
-    now: DateTime<Utc>,
-) -> Result<bool, StoreError> {
-    let done = sqlx::query("UPDATE user SET password_hash = ?, updated_at = ? WHERE user_id = ?")
-        .bind(password_hash)
-        .bind(now)
-        .bind(user_id.bits())
-        .execute(conn)
-        .await
-        .map_err(failed)?;
-    Ok(done.rows_affected() == 1)
-}

@@ -1,0 +1,93 @@
+//! Members of the network: their plan, how they stand, and where their book is.
+
+use chrono::{DateTime, Utc};
+
+use super::ids::BrokerId;
+use super::words::words;
+
+/// The longest name, in characters.
+pub const MAX_NAME: usize = 120;
+
+words!(
+    BrokerMode {
+        /// The book is in a shared shard.
+        Solo = "SOLO",
+        /// The book is in a database of its own.
+        Full = "FULL",
+    }
+);
+
+words!(
+    BrokerPlan {
+        Starter = "starter",
+        Growth = "growth",
+        Pro = "pro",
+    }
+);
+
+impl BrokerPlan {
+    #[must_use]
+    pub const fn mode(self) -> BrokerMode {
+        match self {
+            Self::Starter | Self::Growth => BrokerMode::Solo,
+            Self::Pro => BrokerMode::Full,
+        }
+    }
+}
+
+words!(
+    BrokerState {
+        /// Its book is being made.
+        Provisioning = "provisioning",
+        Active = "active",
+        /// Finishes what is in flight and starts nothing new.
+        Suspended = "suspended",
+    }
+);
+
+/// Where a broker's book is, by the names of the registry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Placement {
+    Shard(u32),
+    Own { server: String, database: String },
+}
+
+/// A broker as the master holds it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Broker {
+    pub id: BrokerId,
+    pub name: String,
+    pub mode: BrokerMode,
+    pub plan: BrokerPlan,
+    pub state: BrokerState,
+    /// `None` until a place was found.
+    pub placement: Option<Placement>,
+    /// What the fence of the book must say.
+    pub route_epoch: u64,
+    pub referred_by: Option<BrokerId>,
+    pub created_at: DateTime<Utc>,
+}
+
+/// A name as it is kept: trimmed, one line, at most [`MAX_NAME`] characters; `None` where that
+/// leaves nothing or the text breaks it.
+#[must_use]
+pub fn name(text: &str) -> Option<&str> {
+    let text = text.trim();
+    let fits =
+        !text.is_empty() && text.chars().count() <= MAX_NAME && !text.chars().any(char::is_control);
+    fits.then_some(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names() {
+        assert_eq!(name("  Альфа Обмен "), Some("Альфа Обмен"));
+        assert_eq!(name(&"я".repeat(MAX_NAME)), Some(&*"я".repeat(MAX_NAME)));
+        for text in ["", "  ", "a\nb", &"я".repeat(MAX_NAME + 1)] {
+            assert_eq!(name(text), None, "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,291 @@
+//! A broker's own book: its accounts, entries that it makes by itself, and its chain.
+
+mod export;
+mod own_entry;
+
+pub use export::{ExportError, ExportHeader};
+pub use own_entry::{EntryInput, OwnEntryKind};
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use serde_json::Value;
+
+use crate::domain::account::{AccountRef, OwnerKind};
+use crate::domain::book::AccountState;
+use crate::domain::chain::Head;
+use crate::domain::ids::{AccountId, BrokerId};
+use crate::domain::money::Currency;
+use crate::stores::StoreError;
+use crate::stores::book::{self, AccountRow, Closed, Opened, StoredEntry};
+use crate::stores::router::{BookRead, BookScope, Router};
+
+/// Tries of a write on a book that is busy or moving, and the first pause between two; each
+/// further one is as much longer. About a second in all: a move's pause is shorter.
+const TRIES: u32 = 10;
+const BETWEEN_TRIES: Duration = Duration::from_millis(20);
+
+/// Why an operation on a book came to nothing. Nothing is half done.
+#[derive(Debug, thiserror::Error)]
+pub enum BooksError {
+    #[error("{field} {rule}")]
+    Invalid {
+        field: &'static str,
+        rule: &'static str,
+    },
+    #[error("no such account")]
+    NoSuchAccount,
+    /// The house's accounts stay open.
+    #[error("an account of the house can't be closed")]
+    HouseAccount,
+    /// Minor units are promised on the account.
+    #[error("{reserved} minor units are promised on the account")]
+    Promised { reserved: i64 },
+    /// A rule of the book said no; `reason.code` says which.
+    #[error("the book refuses: {reason}")]
+    Refused { reason: Value },
+    #[error("this Idempotency-Key was used for another request")]
+    KeyReused,
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The task that did the work has panicked: a repeat finds what it did.
+    #[error("the work was broken off")]
+    BrokenOff,
+}
+
+/// Books of brokers. Clones share the router.
+#[derive(Clone)]
+pub struct BooksService {
+    router: Arc<Router>,
+}
+
+impl BooksService {
+    #[must_use]
+    pub fn new(router: Arc<Router>) -> Self {
+        Self { router }
+    }
+
+    /// Opens an account, or opens one again that was closed; one that is open is given as it is.
+    ///
+    /// # Errors
+    /// A name that can't be an owner's; see [`BooksError`].
+    pub async fn open_account(
+        &self,
+        broker: BrokerId,
+        owner_kind: OwnerKind,
+        owner_ref: &str,
+        currency: &Currency,
+        now: DateTime<Utc>,
+    ) -> Result<Opened, BooksError> {
+        if !AccountRef::is_owner_ref(owner_ref) {
+            return Err(BooksError::Invalid {
+                field: "owner_ref",
+                rule: "is 1 to 64 of letters, digits, '_', '-' and '.'",
+            });
+        }
+        let owner = AccountRef {
+            broker,
+            owner_kind,
+            owner_ref: owner_ref.to_owned(),
+            currency: currency.code.clone(),
+        };
+        self.write(broker, move |scope| {
+            let owner = owner.clone();
+            async move { book::open_account(&scope, &owner, now).await }
+        })
+        .await
+    }
+
+    /// Closes an account on which nothing is promised.
+    ///
+    /// # Errors
+    /// See [`BooksError`].
+    pub async fn close_account(
+        &self,
+        broker: BrokerId,
+        id: AccountId,
+        now: DateTime<Utc>,
+    ) -> Result<AccountState, BooksError> {
+        let closed = self
+            .write(broker, move |scope| async move {
+                book::close_account(&scope, id, now).await
+            })
+            .await?;
+        match closed {
+            Closed::Done(state) => Ok(state),
+            Closed::NoAccount => Err(BooksError::NoSuchAccount),
+            Closed::House => Err(BooksError::HouseAccount),
+            Closed::Promised { reserved } => Err(BooksError::Promised { reserved }),
+        }
+    }
+
+    /// Accounts after an id, in the order of ids.
+    ///
+    /// # Errors
+    /// The book's database's.
+    pub async fn accounts(
+        &self,
+        broker: BrokerId,
+        after: Option<AccountId>,
+        limit: u32,
+    ) -> Result<Vec<AccountRow>, BooksError> {
+        self.read(broker, move |read| {
+            book::accounts(read, after, limit).boxed()
+        })
+        .await
+    }
+
+    /// # Errors
+    /// [`BooksError::NoSuchAccount`]; the book's database's.
+    pub async fn account(
+        &self,
+        broker: BrokerId,
+        id: AccountId,
+    ) -> Result<AccountState, BooksError> {
+        let found = self
+            .read(broker, move |read| book::account(read, id).boxed())
+            .await?;
+        found
+            .map(|(_, state)| state)
+            .ok_or(BooksError::NoSuchAccount)
+    }
+
+    /// Entries, newest first, of one account or of all; `before` is the seq of the last of the
+    /// page before.
+    ///
+    /// # Errors
+    /// [`BooksError::NoSuchAccount`]; the book's database's.
+    pub async fn transactions(
+        &self,
+        broker: BrokerId,
+        account: Option<AccountId>,
+        before: Option<u64>,
+        limit: u32,
+    ) -> Result<Vec<StoredEntry>, BooksError> {
+        let page = self
+            .read(broker, move |read| {
+                async move {
+                    if let Some(id) = account {
+                        if book::account(read, id).await?.is_none() {
+                            return Ok(None);
+                        }
+                    }
+                    let before = before.unwrap_or(u64::MAX);
+                    let page = book::transactions(read, account, before, limit).await?;
+                    Ok(Some(page))
+                }
+                .boxed()
+            })
+            .await?;
+        page.ok_or(BooksError::NoSuchAccount)
+    }
+
+    /// # Errors
+    /// The book's database's.
+    pub async fn head(&self, broker: BrokerId) -> Result<Head, BooksError> {
+        self.read(broker, |read| {
+            async move {
+                let (seq, tx_hash) = book::head(read).await?;
+                Ok(Head { seq, tx_hash })
+            }
+            .boxed()
+        })
+        .await
+    }
+
+    /// The head, and entries after a seq in order, as of one moment.
+    ///
+    /// # Errors
+    /// The book's database's.
+    pub async fn entries_after(
+        &self,
+        broker: BrokerId,
+        seq: u64,
+        limit: u32,
+    ) -> Result<(Head, Vec<StoredEntry>), BooksError> {
+        self.read(broker, move |read| {
+            async move {
+                let (head, tx_hash) = book::head(read).await?;
+                let entries = book::entries_after(read, seq, limit).await?;
+                Ok((Head { seq: head, tx_hash }, entries))
+            }
+            .boxed()
+        })
+        .await
+    }
+
+    /// One read of one moment; asks the router again where the book has moved.
+    async fn read<T>(
+        &self,
+        broker: BrokerId,
+        read: impl for<'a> Fn(&'a mut BookRead<'_>) -> BoxFuture<'a, Result<T, StoreError>>,
+    ) -> Result<T, BooksError> {
+        let mut tried = 0;
+        loop {
+            let once = async {
+                let scope = self.router.book(broker).await?;
+                let mut open = scope.read().await?;
+                let outcome = read(&mut open).await?;
+                open.end().await?;
+                Ok(outcome)
+            };
+            match once.await {
+                Err(error) if self.again(broker, &error, &mut tried).await => {}
+                other => return other.map_err(BooksError::from),
+            }
+        }
+    }
+
+    /// One write, in a task of its own that ends whether or not the caller stays. It is tried
+    /// again while the book is busy or moving, so it must be one that can be repeated.
+    async fn write<T, W>(
+        &self,
+        broker: BrokerId,
+        work: impl Fn(BookScope) -> W + Send + 'static,
+    ) -> Result<T, BooksError>
+    where
+        T: Send + 'static,
+        W: Future<Output = Result<T, StoreError>> + Send + 'static,
+    {
+        let this = self.clone();
+        let task = tokio::spawn(async move {
+            let mut tried = 0;
+            loop {
+                let outcome = match this.router.book(broker).await {
+                    Ok(scope) => work(scope).await,
+                    Err(error) => Err(error),
+                };
+                match outcome {
+                    Err(error) if this.again(broker, &error, &mut tried).await => {}
+                    other => return other,
+                }
+            }
+        });
+        match task.await {
+            Ok(outcome) => outcome.map_err(BooksError::from),
+            Err(_) => Err(BooksError::BrokenOff),
+        }
+    }
+
+    /// Whether to try once more, after a pause.
+    async fn again(&self, broker: BrokerId, error: &StoreError, tried: &mut u32) -> bool {
+        *tried += 1;
+        if *tried >= TRIES {
+            return false;
+        }
+        match error {
+            StoreError::Moving { .. } => self.router.forget(broker),
+            StoreError::Busy { .. } => {}
+            StoreError::Unavailable { .. }
+            | StoreError::NoBook { .. }
+            | StoreError::UnknownServer { .. }
+            | StoreError::Corrupt { .. }
+            | StoreError::Database { .. } => return false,
+        }
+        tokio::time::sleep(BETWEEN_TRIES * *tried).await;
+        true
+    }
+}

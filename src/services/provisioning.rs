@@ -1,0 +1,370 @@
+//! Where books live, and how a new broker gets one: in steps that can be repeated, so that
+//! whoever runs them again finishes what a crash left.
+//!
+//! | step | of a broker | of a shard |
+//! |---|---|---|
+//! | 1 | row `provisioning`, with its place, in one transaction | row that takes no brokers |
+//! | 2 | its own database made and migrated (FULL) | database made and migrated |
+//! | 3 | an empty book with an open fence | opened to brokers |
+//! | 4 | `active` | its number written in it: done |
+
+use std::sync::Arc;
+
+use chrono::{DateTime, Utc};
+use sqlx::MySqlPool;
+
+use crate::config::SecretUrl;
+use crate::domain::broker::{self, Broker, BrokerMode, BrokerPlan, BrokerState, Placement};
+use crate::domain::ids::BrokerId;
+use crate::stores::StoreError;
+use crate::stores::book;
+use crate::stores::master::brokers::{self, NewBroker};
+use crate::stores::master::idempotency::{self, Intention, Known};
+use crate::stores::master::{self, placement};
+use crate::stores::migrate::{Kind, MigrationError, migrate};
+use crate::stores::router::{DatabaseKey, Router};
+
+/// What databases are named after where nothing else is said.
+pub const DATABASE_PREFIX: &str = "settlenet_";
+
+/// Why a place could not be made or found.
+#[derive(Debug, thiserror::Error)]
+pub enum ProvisioningError {
+    #[error("a name is one line of 1 to {} characters", broker::MAX_NAME)]
+    InvalidName,
+    #[error("there is a broker of this name: {id}")]
+    NameTaken { id: BrokerId },
+    /// The idempotency key stood for something else.
+    #[error("this Idempotency-Key was used for another request")]
+    KeyReused,
+    #[error("no broker {id}")]
+    NoSuchBroker { id: BrokerId },
+    #[error("no shard with room takes new brokers")]
+    NoShard,
+    #[error("no server with room takes new databases")]
+    NoServer,
+    /// The database is another shard's, or the connection string points elsewhere.
+    #[error("database {database} on {server} says that it is shard {found}, not {expected}")]
+    AnotherShard {
+        server: String,
+        database: String,
+        expected: u32,
+        found: u32,
+    },
+    #[error("{database} could not be migrated: {source}")]
+    Migration {
+        database: String,
+        #[source]
+        source: MigrationError,
+    },
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The task that did the work has panicked: what it did stands, and can be gone on with.
+    #[error("the work was broken off")]
+    BrokenOff,
+}
+
+/// Makes places for books and books in them. Clones share everything.
+#[derive(Clone)]
+pub struct Provisioning {
+    master: MySqlPool,
+    router: Arc<Router>,
+    database_prefix: Arc<str>,
+}
+
+impl Provisioning {
+    /// `database_prefix` begins the names of FULL brokers' databases; see [`DATABASE_PREFIX`].
+    #[must_use]
+    pub fn new(master: MySqlPool, router: Arc<Router>, database_prefix: &str) -> Self {
+        Self {
+            master,
+            router,
+            database_prefix: database_prefix.into(),
+        }
+    }
+
+    /// Registers a server of the configuration under its name there, or sets the number of
+    /// databases that it may hold.
+    ///
+    /// # Errors
+    /// [`StoreError::UnknownServer`] for one that the configuration lacks; the master's.
+    pub async fn register_server(
+        &self,
+        name: &str,
+        capacity: u32,
+        now: DateTime<Utc>,
+    ) -> Result<(), ProvisioningError> {
+        self.router.server_url(name)?;
+        placement::put_server(&self.master, name, capacity, now).await?;
+        Ok(())
+    }
+
+    /// Creates a shard in a database of a server, or finishes one that was begun, and gives its
+    /// number. `capacity` is the number of brokers that it may hold.
+    ///
+    /// # Errors
+    /// See [`ProvisioningError`].
+    pub async fn create_shard(
+        &self,
+        server: &str,
+        database: &str,
+        capacity: u32,
+        now: DateTime<Utc>,
+    ) -> Result<u32, ProvisioningError> {
+        let (this, key) = (self.clone(), key(server, database));
+        whole(async move { this.make_shard(&key, capacity, now).await }).await
+    }
+
+    /// Creates a broker with its book, and gives it as it is when it can work. `intention` is
+    /// recorded with it; a repeat gives the same broker, finished if it was not.
+    ///
+    /// # Errors
+    /// See [`ProvisioningError`]. After a fault the broker stays `provisioning`, and
+    /// [`Self::finish_broker`] goes on.
+    pub async fn create_broker(
+        &self,
+        name: &str,
+        plan: BrokerPlan,
+        referred_by: Option<BrokerId>,
+        intention: Option<Intention>,
+        now: DateTime<Utc>,
+    ) -> Result<Broker, ProvisioningError> {
+        let name = broker::name(name).ok_or(ProvisioningError::InvalidName)?;
+        let new = NewBroker {
+            name: name.to_owned(),
+            plan,
+            referred_by,
+        };
+        let this = self.clone();
+        whole(async move {
+            let id = this.record(&new, intention.as_ref(), now).await?;
+            this.make_book(id, now).await
+        })
+        .await
+    }
+
+    /// Finishes a broker that is still `provisioning`; gives one that is not as it is.
+    ///
+    /// # Errors
+    /// See [`ProvisioningError`].
+    pub async fn finish_broker(
+        &self,
+        id: BrokerId,
+        now: DateTime<Utc>,
+    ) -> Result<Broker, ProvisioningError> {
+        let this = self.clone();
+        whole(async move { this.make_book(id, now).await }).await
+    }
+
+    /// A suspended broker finishes what is in flight and starts nothing new.
+    ///
+    /// # Errors
+    /// The master's, or no such broker. Suspending one that is suspended changes nothing.
+    pub async fn suspend(&self, id: BrokerId) -> Result<Broker, ProvisioningError> {
+        self.turn(id, BrokerState::Active, BrokerState::Suspended)
+            .await
+    }
+
+    /// Lifts a suspension.
+    ///
+    /// # Errors
+    /// As [`Self::suspend`].
+    pub async fn reinstate(&self, id: BrokerId) -> Result<Broker, ProvisioningError> {
+        self.turn(id, BrokerState::Suspended, BrokerState::Active)
+            .await
+    }
+
+    async fn turn(
+        &self,
+        id: BrokerId,
+        from: BrokerState,
+        to: BrokerState,
+    ) -> Result<Broker, ProvisioningError> {
+        brokers::set_state(&self.master, id, from, to).await?;
+        self.broker(id).await
+    }
+
+    async fn broker(&self, id: BrokerId) -> Result<Broker, ProvisioningError> {
+        let found = brokers::get(&self.master, id).await?;
+        found.ok_or(ProvisioningError::NoSuchBroker { id })
+    }
+
+    /// The broker's row with its place, and the intention that it comes of.
+    async fn record(
+        &self,
+        new: &NewBroker,
+        intention: Option<&Intention>,
+        now: DateTime<Utc>,
+    ) -> Result<BrokerId, ProvisioningError> {
+        if let Some(known) = self.known(intention).await? {
+            return Ok(known);
+        }
+        match self.insert(new, intention, now).await {
+            Err(ProvisioningError::Store(error)) if error.is_duplicate() => {
+                // Somebody was first, with the same intention or the same name.
+                if let Some(known) = self.known(intention).await? {
+                    return Ok(known);
+                }
+                let named = brokers::by_name(&self.master, &new.name).await?;
+                Err(
+                    named.map_or(error.into(), |broker| ProvisioningError::NameTaken {
+                        id: broker.id,
+                    }),
+                )
+            }
+            other => other,
+        }
+    }
+
+    async fn known(
+        &self,
+        intention: Option<&Intention>,
+    ) -> Result<Option<BrokerId>, ProvisioningError> {
+        let Some(intention) = intention else {
+            return Ok(None);
+        };
+        match idempotency::find(&self.master, intention).await? {
+            None => Ok(None),
+            Some(Known::Other) => Err(ProvisioningError::KeyReused),
+            Some(Known::Same { subject }) => match subject.parse() {
+                Ok(id) => Ok(Some(id)),
+                Err(_) => Err(ProvisioningError::KeyReused),
+            },
+        }
+    }
+
+    async fn insert(
+        &self,
+        new: &NewBroker,
+        intention: Option<&Intention>,
+        now: DateTime<Utc>,
+    ) -> Result<BrokerId, ProvisioningError> {
+        let mut tx = master::begin(&self.master).await?;
+        // The place first: its rows are what placements take turns on.
+        let place = match new.plan.mode() {
+            BrokerMode::Solo => Place::Shard(
+                placement::emptiest_shard(&mut tx)
+                    .await?
+                    .ok_or(ProvisioningError::NoShard)?
+                    .shard_id,
+            ),
+            BrokerMode::Full => Place::Server(
+                placement::emptiest_server(&mut tx)
+                    .await?
+                    .ok_or(ProvisioningError::NoServer)?
+                    .name,
+            ),
+        };
+        let id = brokers::insert(&mut tx, new, now).await?;
+        let placement = match place {
+            Place::Shard(shard) => Placement::Shard(shard),
+            Place::Server(server) => Placement::Own {
+                server,
+                database: format!("{}tenant_{id}", self.database_prefix),
+            },
+        };
+        brokers::place(&mut tx, id, &placement).await?;
+        if let Some(intention) = intention {
+            idempotency::insert(&mut tx, intention, &id.to_string(), now).await?;
+        }
+        master::commit(tx).await?;
+        Ok(id)
+    }
+
+    async fn make_book(
+        &self,
+        id: BrokerId,
+        now: DateTime<Utc>,
+    ) -> Result<Broker, ProvisioningError> {
+        let broker = self.broker(id).await?;
+        match broker.state {
+            BrokerState::Provisioning => {}
+            BrokerState::Active | BrokerState::Suspended => return Ok(broker),
+        }
+        let database = match &broker.placement {
+            None => return Err(StoreError::NoBook { broker: id }.into()),
+            Some(Placement::Own { server, database }) => {
+                let key = key(server, database);
+                self.migrate(&key, Kind::Tenant).await?;
+                key
+            }
+            Some(Placement::Shard(number)) => {
+                let shards = placement::shards(&self.master).await?;
+                let shard = shards.into_iter().find(|shard| shard.shard_id == *number);
+                let shard = shard.ok_or(ProvisioningError::NoShard)?;
+                key(&shard.server_name, &shard.database_name)
+            }
+        };
+        book::create(&self.router, &database, id, broker.route_epoch, now).await?;
+        brokers::set_state(
+            &self.master,
+            id,
+            BrokerState::Provisioning,
+            BrokerState::Active,
+        )
+        .await?;
+        self.router.forget(id);
+        self.broker(id).await
+    }
+
+    async fn make_shard(
+        &self,
+        key: &DatabaseKey,
+        capacity: u32,
+        now: DateTime<Utc>,
+    ) -> Result<u32, ProvisioningError> {
+        self.router.server_url(&key.server)?;
+        let shard =
+            placement::put_shard(&self.master, &key.server, &key.database, capacity, now).await?;
+        self.migrate(key, Kind::Shared).await?;
+        let expected = shard.shard_id;
+        match book::shard_number(&self.router, key).await? {
+            Some(found) if found == expected => return Ok(expected),
+            Some(found) => {
+                return Err(ProvisioningError::AnotherShard {
+                    server: key.server.clone(),
+                    database: key.database.clone(),
+                    expected,
+                    found,
+                });
+            }
+            None => {}
+        }
+        placement::set_shard_open(&self.master, expected, true).await?;
+        // Last: with its number in it, the shard is finished, and whether it takes brokers is
+        // its admin's to say.
+        book::set_shard_number(&self.router, key, expected, now).await?;
+        Ok(expected)
+    }
+
+    async fn migrate(&self, key: &DatabaseKey, kind: Kind) -> Result<(), ProvisioningError> {
+        let url = SecretUrl::new(self.router.server_url(&key.server)?);
+        let applied = migrate(&url.with_database(&key.database), kind).await;
+        applied
+            .map(drop)
+            .map_err(|source| ProvisioningError::Migration {
+                database: format!("{}/{}", key.server, key.database),
+                source,
+            })
+    }
+}
+
+enum Place {
+    Shard(u32),
+    Server(String),
+}
+
+fn key(server: &str, database: &str) -> DatabaseKey {
+    DatabaseKey {
+        server: server.to_owned(),
+        database: database.to_owned(),
+    }
+}
+
+/// Runs work to its end in a task of its own, whether or not the caller stays.
+async fn whole<T: Send + 'static>(
+    work: impl Future<Output = Result<T, ProvisioningError>> + Send + 'static,
+) -> Result<T, ProvisioningError> {
+    let done = tokio::spawn(work).await;
+    done.unwrap_or(Err(ProvisioningError::BrokenOff))
+}

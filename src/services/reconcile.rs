@@ -1,0 +1,171 @@
+//! Reconciliation: whether the books, the master and the ledger say the same.
+//!
+//! | invariant | checks |
+//! |---|---|
+//! | 1 | a completed request has exactly the effects of its terms, once; any other has none that count |
+//! | 2 | every chain verifies from genesis to head; balances are their entries; reservations are the open promises |
+//! | 3 | claims less debts of active obligations are the broker's position in the ledger, sagas in flight counted in |
+//! | 7 | no database holds a row of a book that is not placed there |
+//!
+//! It runs beside the working product. What is read of several systems is not of one moment, so
+//! whatever seems wrong is looked at again; only what stays wrong is a break.
+
+mod books;
+mod isolation;
+mod positions;
+mod requests;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::saga::Systems;
+use crate::stores::StoreError;
+use crate::stores::ledger::LedgerError;
+use crate::stores::master::currencies::CurrencyRegistry;
+
+/// Findings that are kept of one invariant; beyond them they are only counted.
+pub const FINDINGS_MAX: usize = 1_000;
+
+/// Rows that are read at once.
+const PAGE: u32 = 200;
+/// Looks at what seems wrong, before it is a break, and the pause between two.
+const LOOKS: u32 = 4;
+const BETWEEN_LOOKS: Duration = Duration::from_millis(100);
+
+/// Something that is wrong, or could not be checked.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Finding {
+    /// What it is about: `broker 1`, `NR-…`, a database.
+    pub subject: String,
+    pub what: String,
+}
+
+/// What came of checking one invariant.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct InvariantReport {
+    pub invariant: u8,
+    pub name: &'static str,
+    /// Things that were checked: requests, books, positions, databases.
+    pub checked: u64,
+    /// At most [`FINDINGS_MAX`] of them.
+    pub breaks: Vec<Finding>,
+    pub breaks_count: u64,
+    /// What could not be checked now; at most [`FINDINGS_MAX`] of them.
+    pub unchecked: Vec<Finding>,
+    pub unchecked_count: u64,
+}
+
+/// What came of all.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Report {
+    pub invariants: Vec<InvariantReport>,
+}
+
+/// Why reconciliation came to nothing: without the master or the ledger there is nothing to
+/// compare with. A book that is away is a finding, not an error.
+#[derive(Debug, thiserror::Error)]
+pub enum ReconcileError {
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
+}
+
+/// How far it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    pub invariant: u8,
+    pub checked: u64,
+}
+
+/// Checks the invariants. Reads only.
+#[derive(Clone)]
+pub struct Reconcile {
+    systems: Systems,
+    currencies: Arc<CurrencyRegistry>,
+}
+
+impl Reconcile {
+    #[must_use]
+    pub fn new(systems: Systems, currencies: Arc<CurrencyRegistry>) -> Self {
+        Self {
+            systems,
+            currencies,
+        }
+    }
+
+    /// Checks all invariants one after the other.
+    ///
+    /// # Errors
+    /// See [`ReconcileError`].
+    pub async fn all(
+        &self,
+        progress: &(dyn Fn(Progress) + Sync),
+    ) -> Result<Report, ReconcileError> {
+        Ok(Report {
+            invariants: vec![
+                self.requests(progress).await?,
+                self.books(progress).await?,
+                self.positions(progress).await?,
+                self.isolation(progress).await?,
+            ],
+        })
+    }
+}
+
+impl Report {
+    /// Whether everything was checked and nothing is wrong.
+    #[must_use]
+    pub fn is_clean(&self) -> bool {
+        self.invariants
+            .iter()
+            .all(|report| report.breaks_count == 0 && report.unchecked_count == 0)
+    }
+}
+
+impl InvariantReport {
+    const fn new(invariant: u8, name: &'static str) -> Self {
+        Self {
+            invariant,
+            name,
+            checked: 0,
+            breaks: Vec::new(),
+            breaks_count: 0,
+            unchecked: Vec::new(),
+            unchecked_count: 0,
+        }
+    }
+
+    fn broken(&mut self, finding: Finding) {
+        self.breaks_count += 1;
+        if self.breaks.len() < FINDINGS_MAX {
+            self.breaks.push(finding);
+        }
+    }
+
+    fn unchecked(&mut self, finding: Finding) {
+        self.unchecked_count += 1;
+        if self.unchecked.len() < FINDINGS_MAX {
+            self.unchecked.push(finding);
+        }
+    }
+
+    fn count(&mut self, progress: &(dyn Fn(Progress) + Sync)) {
+        self.checked += 1;
+        progress(Progress {
+            invariant: self.invariant,
+            checked: self.checked,
+        });
+    }
+}
+
+impl Finding {
+    fn new(subject: impl std::fmt::Display, what: impl std::fmt::Display) -> Self {
+        Self {
+            subject: subject.to_string(),
+            what: what.to_string(),
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! Invariant 7: every row of a book is in the database where its broker is placed.
+
+use std::collections::BTreeMap;
+
+use super::{Finding, InvariantReport, PAGE, Progress, Reconcile, ReconcileError};
+use crate::domain::ids::BrokerId;
+use crate::stores::book;
+use crate::stores::master::audit::{self, Placed};
+
+impl Reconcile {
+    /// Checks every database of the registry.
+    ///
+    /// # Errors
+    /// The master's.
+    pub async fn isolation(
+        &self,
+        progress: &(dyn Fn(Progress) + Sync),
+    ) -> Result<InvariantReport, ReconcileError> {
+        let mut report =
+            InvariantReport::new(7, "each database holds the books that are placed in it");
+        // A book is made after its place is known and before its broker is active: what is
+        // active now must have one, and what has one must be placed afterwards.
+        let before = self.all_placed().await?;
+        for database in audit::databases(&self.systems.master).await? {
+            let name = format!("{}/{}", database.server, database.database);
+            let census = match book::census(&self.systems.router, &database).await {
+                Ok(census) => census,
+                Err(error) => {
+                    report.unchecked(Finding::new(name, error));
+                    continue;
+                }
+            };
+            let after = self.all_placed().await?;
+            for (table, brokers) in &census.tables {
+                for broker in brokers {
+                    let here = after
+                        .get(broker)
+                        .is_some_and(|place| place.database == database);
+                    if !here && !census.moved.contains(broker) {
+                        let what = format!("{table} has rows of broker {broker}, placed elsewhere");
+                        report.broken(Finding::new(&name, what));
+                    }
+                }
+            }
+            for (broker, place) in &before {
+                if place.provisioning || place.database != database {
+                    continue;
+                }
+                for table in ["book_fence", "chain_head"] {
+                    let has = census
+                        .tables
+                        .get(table)
+                        .is_some_and(|brokers| brokers.contains(broker));
+                    if !has {
+                        let what = format!("{table} has no row of broker {broker}, placed here");
+                        report.broken(Finding::new(&name, what));
+                    }
+                }
+            }
+            report.count(progress);
+        }
+        Ok(report)
+    }
+
+    async fn all_placed(&self) -> Result<BTreeMap<BrokerId, Placed>, ReconcileError> {
+        let mut all = BTreeMap::new();
+        let mut last = 0;
+        loop {
+            let page = audit::placed(&self.systems.master, last, PAGE).await?;
+            let full = page.len() == PAGE as usize;
+            for placed in page {
+                last = placed.broker;
+                all.insert(placed.broker, placed);
+            }
+            if !full {
+                return Ok(all);
+            }
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! Opening and closing accounts, under the chain head's lock like everything that is written in a
+//! book.
+
+use chrono::{DateTime, Utc};
+use serde_json::{Value, json};
+
+use super::rows::{AccountColumns, HeadRow, account_columns};
+use crate::domain::account::{AccountRef, Balance, OwnerKind};
+use crate::domain::book::AccountState;
+use crate::domain::ids::AccountId;
+use crate::stores::StoreError;
+use crate::stores::router::{BookScope, BookSql, BookTx};
+
+const ACCOUNT: BookSql = BookSql::new(concat!(
+    "SELECT ",
+    account_columns!(),
+    " FROM account WHERE broker_id = ? AND account_id = ?"
+));
+const FEED_FORWARD: BookSql =
+    BookSql::new("UPDATE chain_head SET feed_position = feed_position + 1 WHERE broker_id = ?");
+const INSERT: BookSql = BookSql::new(
+    "INSERT INTO account (broker_id, account_id, owner_kind, owner_ref, currency_code, state, \
+     balance, reserved, min_balance, created_at) VALUES (?, ?, ?, ?, ?, 'open', 0, 0, ?, ?)",
+);
+const REOPEN: BookSql =
+    BookSql::new("UPDATE account SET state = 'open' WHERE broker_id = ? AND account_id = ?");
+const CLOSE: BookSql =
+    BookSql::new("UPDATE account SET state = 'closed' WHERE broker_id = ? AND account_id = ?");
+
+/// What became of an opening.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Opened {
+    /// There was none, or it was closed.
+    Now(AccountState),
+    Before(AccountState),
+}
+
+/// What became of a closing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Closed {
+    /// Now or before.
+    Done(AccountState),
+    NoAccount,
+    /// The house's accounts stay open: entries fall back on them.
+    House,
+    /// Something is promised on it (minor units).
+    Promised {
+        reserved: i64,
+    },
+}
+
+/// Opens an account, or opens one again that was closed. Repeating it changes nothing.
+///
+/// # Errors
+/// The book's database being away, busy or moving.
+pub async fn open_account(
+    scope: &BookScope,
+    owner: &AccountRef,
+    now: DateTime<Utc>,
+) -> Result<Opened, StoreError> {
+    let mut tx = scope.begin().await?;
+    let head = super::lock_head(&mut tx).await?;
+    let state = match find(&mut tx, owner.id()).await? {
+        Some(state) if state.open => {
+            tx.commit().await?;
+            return Ok(Opened::Before(state));
+        }
+        Some(closed) => {
+            let query = tx.sql(REOPEN).bind(owner.id().bits());
+            tx.execute(query).await?;
+            AccountState {
+                open: true,
+                ..closed
+            }
+        }
+        None => insert(&mut tx, owner, now).await?,
+    };
+    let event = json!({ "owner": owner });
+    tell(&mut tx, head, "account.opened", owner.id(), event, now).await?;
+    tx.commit().await?;
+    Ok(Opened::Now(state))
+}
+
+/// Closes an account of a cashier or partner on which nothing is promised. What it holds stays
+/// in it; credits that still come go to the house's suspense account.
+///
+/// # Errors
+/// The book's database being away, busy or moving.
+pub async fn close_account(
+    scope: &BookScope,
+    id: AccountId,
+    now: DateTime<Utc>,
+) -> Result<Closed, StoreError> {
+    let mut tx = scope.begin().await?;
+    let head = super::lock_head(&mut tx).await?;
+    let outcome = match find(&mut tx, id).await? {
+        None => Closed::NoAccount,
+        Some(state) if state.owner.owner_kind == OwnerKind::House => Closed::House,
+        Some(state) if state.open && state.balance.reserved != 0 => Closed::Promised {
+            reserved: state.balance.reserved,
+        },
+        Some(state) if state.open => {
+            let query = tx.sql(CLOSE).bind(id.bits());
+            tx.execute(query).await?;
+            let balance = state.balance.balance.to_string();
+            let event = json!({ "owner": state.owner, "balance": balance });
+            tell(&mut tx, head, "account.closed", id, event, now).await?;
+            Closed::Done(AccountState {
+                open: false,
+                ..state
+            })
+        }
+        Some(closed) => Closed::Done(closed),
+    };
+    tx.commit().await?;
+    Ok(outcome)
+}
+
+async fn find(tx: &mut BookTx<'_>, id: AccountId) -> Result<Option<AccountState>, StoreError> {
+    let broker = tx.broker();
+    let query = tx.sql(ACCOUNT).bind(id.bits());
+    let row: Option<AccountColumns> = tx.fetch_optional(query).await?;
+    row.map(|row| row.read(broker).map(|(_, state)| state))
+        .transpose()
+}
+
+async fn insert(
+    tx: &mut BookTx<'_>,
+    owner: &AccountRef,
+    now: DateTime<Utc>,
+) -> Result<AccountState, StoreError> {
+    let state = AccountState {
+        owner: owner.clone(),
+        open: true,
+        balance: Balance::empty(owner.owner_kind),
+        created_at: now,
+    };
+    let query = tx
+        .sql(INSERT)
+        .bind(owner.id().bits())
+        .bind(owner.owner_kind.as_str())
+        .bind(owner.owner_ref.clone())
+        .bind(owner.currency.to_string())
+        .bind(state.balance.min_balance)
+        .bind(now);
+    tx.execute(query).await?;
+    Ok(state)
+}
+
+/// An event of the book's feed, at its next position.
+async fn tell(
+    tx: &mut BookTx<'_>,
+    head: HeadRow,
+    kind: &'static str,
+    subject: AccountId,
+    payload: Value,
+    now: DateTime<Utc>,
+) -> Result<(), StoreError> {
+    let position = head.feed_position + 1;
+    tx.insert(
+        "INSERT INTO feed_event (broker_id, position, kind, subject, payload, created_at)",
+        &[payload],
+        |row, payload| {
+            row.push_bind(position)
+                .push_bind(kind)
+                .push_bind(subject.to_string())
+                .push_bind(payload.clone())
+                .push_bind(now);
+        },
+        "",
+    )
+    .await?;
+    let query = tx.sql(FEED_FORWARD);
+    tx.execute(query).await.map(drop)
+}

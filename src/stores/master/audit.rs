@@ -1,0 +1,233 @@
+//! What reconciliation reads of the master, beyond what the product needs from day to day.
+
+use sqlx::{FromRow, MySqlPool};
+use uuid::Uuid;
+
+use super::failed;
+use crate::domain::ids::{BrokerId, ObligationId, RequestId};
+use crate::domain::saga::{SagaKind, SagaStatus};
+use crate::stores::StoreError;
+use crate::stores::error::corrupt;
+use crate::stores::router::DatabaseKey;
+
+/// A broker with the database that its book is to be in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Placed {
+    pub broker: BrokerId,
+    pub database: DatabaseKey,
+    /// Its book is still being made.
+    pub provisioning: bool,
+}
+
+/// Brokers that have a place, after a number, in the order of numbers.
+///
+/// # Errors
+/// The master's.
+pub async fn placed(
+    master: &MySqlPool,
+    after: BrokerId,
+    limit: u32,
+) -> Result<Vec<Placed>, StoreError> {
+    let rows: Vec<(u64, String, String, String)> = sqlx::query_as(
+        "SELECT broker_id, server, db, state FROM (
+             SELECT b.broker_id, b.state,
+                    IF(b.broker_mode = 'FULL', b.server_name, s.server_name) AS server,
+                    IF(b.broker_mode = 'FULL', b.database_name, s.database_name) AS db
+             FROM broker b LEFT JOIN shared_shard s ON s.shard_id = b.shared_shard_id
+             WHERE b.broker_id > ? ORDER BY b.broker_id
+         ) AS place WHERE server IS NOT NULL AND db IS NOT NULL ORDER BY broker_id LIMIT ?",
+    )
+    .bind(after)
+    .bind(limit)
+    .fetch_all(master)
+    .await
+    .map_err(failed)?;
+    Ok(rows
+        .into_iter()
+        .map(|(broker, server, database, state)| Placed {
+            broker,
+            database: DatabaseKey { server, database },
+            provisioning: state == "provisioning",
+        })
+        .collect())
+}
+
+/// Every database that the registry names.
+///
+/// # Errors
+/// The master's.
+pub async fn databases(master: &MySqlPool) -> Result<Vec<DatabaseKey>, StoreError> {
+    let rows: Vec<(String, String)> = sqlx::query_as(
+        "SELECT server_name, database_name FROM shared_shard
+         UNION
+         SELECT server_name, database_name FROM broker
+         WHERE broker_mode = 'FULL' AND server_name IS NOT NULL AND database_name IS NOT NULL
+         ORDER BY 1, 2",
+    )
+    .fetch_all(master)
+    .await
+    .map_err(failed)?;
+    Ok(rows
+        .into_iter()
+        .map(|(server, database)| DatabaseKey { server, database })
+        .collect())
+}
+
+/// Requests after an id, in the order of ids.
+///
+/// # Errors
+/// The master's.
+pub async fn request_ids(
+    master: &MySqlPool,
+    after: Option<RequestId>,
+    limit: u32,
+) -> Result<Vec<RequestId>, StoreError> {
+    // The id with no bit set is nobody's: ids are digests.
+    let after = after.map_or(0, RequestId::bits);
+    let ids: Vec<u64> = sqlx::query_scalar(
+        "SELECT request_id FROM network_request WHERE request_id > ? ORDER BY request_id LIMIT ?",
+    )
+    .bind(after)
+    .bind(limit)
+    .fetch_all(master)
+    .await
+    .map_err(failed)?;
+    Ok(ids.into_iter().map(RequestId::from_bits).collect())
+}
+
+/// Requests whose completion will debit a broker and whose reservation stands.
+///
+/// # Errors
+/// The master's.
+pub async fn promising(master: &MySqlPool, broker: BrokerId) -> Result<Vec<RequestId>, StoreError> {
+    let ids: Vec<u64> = sqlx::query_scalar(
+        "SELECT request_id FROM network_request
+         WHERE author_broker_id = ? AND type = 'send' AND reservation_saga_id IS NOT NULL
+         UNION ALL
+         SELECT request_id FROM network_request
+         WHERE target_broker_id = ? AND type = 'receive' AND reservation_saga_id IS NOT NULL",
+    )
+    .bind(broker)
+    .bind(broker)
+    .fetch_all(master)
+    .await
+    .map_err(failed)?;
+    Ok(ids.into_iter().map(RequestId::from_bits).collect())
+}
+
+/// A saga of a subject.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SagaOf {
+    pub saga_id: Uuid,
+    pub kind: SagaKind,
+    pub status: SagaStatus,
+}
+
+/// All sagas of a subject, the oldest first.
+///
+/// # Errors
+/// The master's, or a row that can't be read.
+pub async fn sagas_of(master: &MySqlPool, subject: &str) -> Result<Vec<SagaOf>, StoreError> {
+    let rows: Vec<(Uuid, String, String)> = sqlx::query_as(
+        "SELECT saga_id, kind, status FROM saga WHERE subject = ? ORDER BY created_at, saga_id",
+    )
+    .bind(subject)
+    .fetch_all(master)
+    .await
+    .map_err(failed)?;
+    rows.into_iter()
+        .map(|(saga_id, kind, status)| {
+            let bad = |column: &str| corrupt("saga", format!("{saga_id}: {column}"));
+            Ok(SagaOf {
+                saga_id,
+                kind: SagaKind::parse(&kind).ok_or_else(|| bad("kind"))?,
+                status: SagaStatus::parse(&status).ok_or_else(|| bad("status"))?,
+            })
+        })
+        .collect()
+}
+
+/// A broker's claims less its debts in one currency, minor units, of active obligations.
+#[derive(Clone, Debug, PartialEq, Eq, FromRow)]
+pub struct Net {
+    pub broker: BrokerId,
+    pub currency_code: String,
+    pub net: i64,
+}
+
+/// The nets of brokers from one number to another, both included.
+///
+/// # Errors
+/// The master's.
+pub async fn nets(
+    master: &MySqlPool,
+    from: BrokerId,
+    to: BrokerId,
+) -> Result<Vec<Net>, StoreError> {
+    sqlx::query_as(
+        "SELECT broker, currency_code, CAST(SUM(amount) AS SIGNED) AS net FROM (
+             SELECT creditor_broker_id AS broker, currency_code, CAST(remaining_amount AS SIGNED) AS amount
+             FROM obligation WHERE creditor_broker_id BETWEEN ? AND ? AND status = 'active'
+             UNION ALL
+             SELECT debtor_broker_id, currency_code, -CAST(remaining_amount AS SIGNED)
+             FROM obligation WHERE debtor_broker_id BETWEEN ? AND ? AND status = 'active'
+         ) AS both_sides GROUP BY broker, currency_code ORDER BY broker, currency_code",
+    )
+    .bind(from)
+    .bind(to)
+    .bind(from)
+    .bind(to)
+    .fetch_all(master)
+    .await
+    .map_err(failed)
+}
+
+/// An obligation whose saga has not ended.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct InFlight {
+    pub obligation: ObligationId,
+    pub saga_id: Uuid,
+    pub debtor: BrokerId,
+    pub creditor: BrokerId,
+    pub currency_code: String,
+    pub amount: u64,
+}
+
+/// The obligations in flight that touch brokers from one number to another, both included.
+///
+/// # Errors
+/// The master's.
+pub async fn in_flight(
+    master: &MySqlPool,
+    from: BrokerId,
+    to: BrokerId,
+) -> Result<Vec<InFlight>, StoreError> {
+    let rows: Vec<(u64, Uuid, u64, u64, String, u64)> = sqlx::query_as(
+        "SELECT obligation_id, saga_id, debtor_broker_id, creditor_broker_id, currency_code, amount
+         FROM obligation WHERE debtor_broker_id BETWEEN ? AND ? AND status = 'pending'
+         UNION
+         SELECT obligation_id, saga_id, debtor_broker_id, creditor_broker_id, currency_code, amount
+         FROM obligation WHERE creditor_broker_id BETWEEN ? AND ? AND status = 'pending'
+         ORDER BY 1",
+    )
+    .bind(from)
+    .bind(to)
+    .bind(from)
+    .bind(to)
+    .fetch_all(master)
+    .await
+    .map_err(failed)?;
+    Ok(rows
+        .into_iter()
+        .map(
+            |(id, saga_id, debtor, creditor, currency_code, amount)| InFlight {
+                obligation: ObligationId::from_bits(id),
+                saga_id,
+                debtor,
+                creditor,
+                currency_code,
+                amount,
+            },
+        )
+        .collect())
+}

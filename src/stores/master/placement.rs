@@ -1,0 +1,208 @@
+//! `database_server` and `shared_shard`: where books may be.
+
+use chrono::{DateTime, Utc};
+use sqlx::{FromRow, MySqlConnection, MySqlPool};
+
+use super::failed;
+use crate::stores::StoreError;
+
+/// A database server of the registry. Its connection string is in the configuration.
+#[derive(Clone, Debug, PartialEq, Eq, FromRow)]
+pub struct Server {
+    pub name: String,
+    /// Databases that it may hold.
+    pub capacity: u32,
+    pub accepts_new: bool,
+    /// Databases that it holds: shards and FULL brokers' own.
+    pub held: i64,
+}
+
+/// A shard with the number of its brokers.
+#[derive(Clone, Debug, PartialEq, Eq, FromRow)]
+pub struct Shard {
+    pub shard_id: u32,
+    pub server_name: String,
+    pub database_name: String,
+    /// Brokers that it may hold.
+    pub capacity: u32,
+    pub accepts_new: bool,
+    pub brokers: i64,
+}
+
+macro_rules! servers {
+    () => {
+        "SELECT s.name, s.capacity, s.accepts_new,
+             (SELECT COUNT(*) FROM shared_shard h WHERE h.server_name = s.name)
+             + (SELECT COUNT(*) FROM broker b WHERE b.broker_mode = 'FULL' AND b.server_name = s.name)
+             AS held
+         FROM database_server s"
+    };
+}
+
+macro_rules! shards {
+    () => {
+        "SELECT h.shard_id, h.server_name, h.database_name, h.capacity, h.accepts_new,
+             (SELECT COUNT(*) FROM broker b WHERE b.shared_shard_id = h.shard_id) AS brokers
+         FROM shared_shard h"
+    };
+}
+
+/// Registers a server, or sets the capacity of one that is registered.
+///
+/// # Errors
+/// The master's.
+pub async fn put_server(
+    master: &MySqlPool,
+    name: &str,
+    capacity: u32,
+    now: DateTime<Utc>,
+) -> Result<(), StoreError> {
+    sqlx::query(
+        "INSERT INTO database_server (name, capacity, accepts_new, created_at) VALUES (?, ?, TRUE, ?)
+         ON DUPLICATE KEY UPDATE capacity = VALUES(capacity)",
+    )
+    .bind(name)
+    .bind(capacity)
+    .bind(now)
+    .execute(master)
+    .await
+    .map_err(failed)?;
+    Ok(())
+}
+
+/// Says whether a server takes new databases; gives whether there is such a server.
+///
+/// # Errors
+/// The master's.
+pub async fn set_server_open(
+    master: &MySqlPool,
+    name: &str,
+    accepts_new: bool,
+) -> Result<bool, StoreError> {
+    let done = sqlx::query("UPDATE database_server SET accepts_new = ? WHERE name = ?")
+        .bind(accepts_new)
+        .bind(name)
+        .execute(master)
+        .await
+        .map_err(failed)?;
+    Ok(done.rows_affected() == 1)
+}
+
+/// All servers, by name.
+///
+/// # Errors
+/// The master's.
+pub async fn servers(master: &MySqlPool) -> Result<Vec<Server>, StoreError> {
+    sqlx::query_as(concat!(servers!(), " ORDER BY s.name"))
+        .fetch_all(master)
+        .await
+        .map_err(failed)
+}
+
+/// The server that takes new databases and has most room, by share of its capacity. Placements
+/// take turns on the registry's rows, so that two of them can't both take the last room.
+///
+/// # Errors
+/// The master's.
+pub async fn emptiest_server(tx: &mut MySqlConnection) -> Result<Option<Server>, StoreError> {
+    lock(
+        tx,
+        "SELECT name FROM database_server ORDER BY name FOR UPDATE",
+    )
+    .await?;
+    sqlx::query_as(concat!(
+        servers!(),
+        " WHERE s.accepts_new = TRUE HAVING held < s.capacity
+          ORDER BY held / s.capacity, s.name LIMIT 1"
+    ))
+    .fetch_optional(tx)
+    .await
+    .map_err(failed)
+}
+
+/// Registers a shard that takes no brokers yet, or finds it where it is registered.
+///
+/// # Errors
+/// The master's.
+pub async fn put_shard(
+    master: &MySqlPool,
+    server: &str,
+    database: &str,
+    capacity: u32,
+    now: DateTime<Utc>,
+) -> Result<Shard, StoreError> {
+    sqlx::query(
+        "INSERT INTO shared_shard (server_name, database_name, capacity, accepts_new, created_at)
+         VALUES (?, ?, ?, FALSE, ?) ON DUPLICATE KEY UPDATE shard_id = shard_id",
+    )
+    .bind(server)
+    .bind(database)
+    .bind(capacity)
+    .bind(now)
+    .execute(master)
+    .await
+    .map_err(failed)?;
+    sqlx::query_as(concat!(
+        shards!(),
+        " WHERE h.server_name = ? AND h.database_name = ?"
+    ))
+    .bind(server)
+    .bind(database)
+    .fetch_one(master)
+    .await
+    .map_err(failed)
+}
+
+/// Says whether a shard takes new brokers; gives whether there is such a shard.
+///
+/// # Errors
+/// The master's.
+pub async fn set_shard_open(
+    master: &MySqlPool,
+    shard_id: u32,
+    accepts_new: bool,
+) -> Result<bool, StoreError> {
+    let done = sqlx::query("UPDATE shared_shard SET accepts_new = ? WHERE shard_id = ?")
+        .bind(accepts_new)
+        .bind(shard_id)
+        .execute(master)
+        .await
+        .map_err(failed)?;
+    Ok(done.rows_affected() == 1)
+}
+
+/// All shards, by number.
+///
+/// # Errors
+/// The master's.
+pub async fn shards(master: &MySqlPool) -> Result<Vec<Shard>, StoreError> {
+    sqlx::query_as(concat!(shards!(), " ORDER BY h.shard_id"))
+        .fetch_all(master)
+        .await
+        .map_err(failed)
+}
+
+/// The emptiest shard that takes new brokers. Placements take turns, as for servers.
+///
+/// # Errors
+/// The master's.
+pub async fn emptiest_shard(tx: &mut MySqlConnection) -> Result<Option<Shard>, StoreError> {
+    lock(
+        tx,
+        "SELECT shard_id FROM shared_shard ORDER BY shard_id FOR UPDATE",
+    )
+    .await?;
+    sqlx::query_as(concat!(
+        shards!(),
+        " WHERE h.accepts_new = TRUE HAVING brokers < h.capacity
+          ORDER BY brokers, h.shard_id LIMIT 1"
+    ))
+    .fetch_optional(tx)
+    .await
+    .map_err(failed)
+}
+
+async fn lock(tx: &mut MySqlConnection, rows: &'static str) -> Result<(), StoreError> {
+    sqlx::query(rows).fetch_all(tx).await.map_err(failed)?;
+    Ok(())
+}

@@ -1,0 +1,377 @@
+//! Reconciliation finds nothing where nothing is wrong, and names what is.
+
+use std::sync::Arc;
+
+use settlenet::domain::account::{OwnerKind, Side};
+use settlenet::domain::ids::BrokerId;
+use settlenet::domain::money::{Amount, Currency};
+use settlenet::domain::request::{RequestKind, RequestStatus};
+use settlenet::services::books::{BooksService, EntryInput, OwnEntryKind};
+use settlenet::services::network::{CommissionInput, CreateRequest};
+use settlenet::services::reconcile::{Reconcile, Report};
+use sqlx::{AssertSqlSafe, MySqlPool};
+
+use crate::harness::{World, start};
+
+fn reconcile(world: &World) -> Reconcile {
+    let currencies = Arc::clone(&world.app.currencies);
+    Reconcile::new(world.app.systems.clone(), currencies)
+}
+
+/// Runs it as a server would: in a task of its own.
+async fn report(world: &World) -> Report {
+    let reconcile = reconcile(world);
+    let report = tokio::spawn(async move { reconcile.all(&|_| {}).await });
+    report.await.unwrap().unwrap()
+}
+
+/// The breaks of one invariant, as text; all others must have none.
+async fn only_breaks(world: &World, invariant: u8) -> Vec<String> {
+    let report = report(world).await;
+    let mut lines = Vec::new();
+    for one in &report.invariants {
+        assert_eq!(one.unchecked, []);
+        if one.invariant == invariant {
+            lines.extend(
+                one.breaks
+                    .iter()
+                    .map(|finding| format!("{}: {}", finding.subject, finding.what)),
+            );
+        } else {
+            assert_eq!(one.breaks, [], "invariant {}", one.invariant);
+        }
+    }
+    lines
+}
+
+/// A client of Gamma's with 20,000.00.
+async fn client(world: &World, broker: BrokerId) -> settlenet::domain::ids::AccountId {
+    let books = BooksService::new(world.app.systems.router.clone());
+    let currency = Currency {
+        code: world.currency.clone(),
+        exponent: 2,
+        ledger: world.ledger,
+    };
+    books
+        .open_account(broker, OwnerKind::Partner, "FO-1", &currency, start())
+        .await
+        .unwrap();
+    let account = world.client(broker, "FO-1").id();
+    let opening = EntryInput {
+        account,
+        kind: OwnEntryKind::Opening,
+        side: Side::Credit,
+        amount: Amount::from_minor(2_000_000).unwrap(),
+        note: Some("opening".to_owned()),
+    };
+    books
+        .book_entry(broker, &World::intention(), opening, start())
+        .await
+        .unwrap();
+    account
+}
+
+/// Requests of every sort: completed both ways, with and without a debt, with a commission, of
+/// less than was sent, from an account with a floor; and open, ended and frozen ones.
+async fn busy_world() -> World {
+    let world = World::new().await;
+    let network = &world.app.network;
+    let confirm = async |by, id, received: Option<&str>| {
+        network
+            .confirm_received(&World::actor(by), id, received)
+            .await
+            .unwrap()
+            .request
+    };
+
+    let id = world.sent(world.alpha, world.beta).await;
+    let done = confirm(world.beta, id, None).await;
+    assert_eq!(done.status, RequestStatus::Completed);
+
+    let receive = CreateRequest {
+        kind: RequestKind::Receive,
+        commission: Some(CommissionInput {
+            payer: settlenet::domain::terms::Party::Author,
+            amount: None,
+            basis_points: Some(50),
+        }),
+        ..world.send(Some(world.gamma))
+    };
+    let request = world.create(world.beta, receive).await;
+    world.bring_to_sent(&request, world.gamma).await;
+    confirm(world.beta, request.id, None).await;
+
+    let even = CreateRequest {
+        obligation: Some(settlenet::domain::terms::ObligationTerm::None),
+        ..world.send(Some(world.delta))
+    };
+    let request = world.create(world.alpha, even).await;
+    world.bring_to_sent(&request, world.delta).await;
+    confirm(world.delta, request.id, Some("9990.00")).await;
+    confirm(world.alpha, request.id, Some("9990.00")).await;
+
+    let account = client(&world, world.gamma).await;
+    for confirmed in [true, false] {
+        let reserved = CreateRequest {
+            account_id: Some(account),
+            ..world.send(Some(world.delta))
+        };
+        let request = world.create(world.gamma, reserved).await;
+        world.bring_to_sent(&request, world.delta).await;
+        if confirmed {
+            confirm(world.delta, request.id, None).await;
+        }
+    }
+
+    world.create(world.alpha, world.send(None)).await;
+    let request = world.create(world.alpha, world.send(None)).await;
+    network
+        .cancel_request(&World::actor(world.alpha), request.id)
+        .await
+        .unwrap();
+    let id = world.sent(world.delta, world.alpha).await;
+    network
+        .dispute_request(&World::actor(world.alpha), id, "nothing came")
+        .await
+        .unwrap();
+    world
+}
+
+async fn pool(world: &World, server: &str, database: &str) -> MySqlPool {
+    let url = world.databases.url(server, database);
+    MySqlPool::connect(url.expose()).await.unwrap()
+}
+
+async fn run(pool: &MySqlPool, sql: String) {
+    let done = sqlx::query(AssertSqlSafe(sql.clone()))
+        .execute(pool)
+        .await
+        .unwrap();
+    assert!(done.rows_affected() > 0, "{sql}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sound_network_has_no_breaks() {
+    let world = busy_world().await;
+    let report = report(&world).await;
+    for one in &report.invariants {
+        assert_eq!((&one.breaks, &one.unchecked), (&vec![], &vec![]));
+        assert!(one.checked > 0, "invariant {}", one.invariant);
+    }
+    assert!(report.is_clean());
+    let numbers: Vec<u8> = report.invariants.iter().map(|one| one.invariant).collect();
+    assert_eq!(numbers, [1, 2, 3, 7]);
+}
+
+/// Each is changed, found, and changed back.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_changed_in_a_book_is_found() {
+    let world = busy_world().await;
+    let shard = pool(&world, "a", &world.databases.shard).await;
+    let gamma = world.gamma;
+    let of_gamma = format!("broker_id = {gamma}");
+
+    for column in ["balance", "reserved"] {
+        for (sign, back) in [("+", "-"), ("-", "+")] {
+            let change = |sign: &str| {
+                format!(
+                    "UPDATE account SET {column} = {column} {sign} 1 WHERE {of_gamma} AND owner_ref = 'FO-1'"
+                )
+            };
+            run(&shard, change(sign)).await;
+            let found = only_breaks(&world, 2).await;
+            assert_eq!(found.len(), 1, "{found:?}");
+            assert!(found[0].contains(&format!("broker {gamma}: account AC-")));
+            run(&shard, change(back)).await;
+        }
+    }
+
+    let note = "UPDATE transaction SET private = '{\"note\":\"other\"}' WHERE private IS NOT NULL";
+    run(&shard, note.to_owned()).await;
+    let found = only_breaks(&world, 2).await;
+    assert!(found[0].contains("free text"), "{found:?}");
+    // Erasing it is allowed.
+    run(
+        &shard,
+        "UPDATE transaction SET private = NULL WHERE private IS NOT NULL".to_owned(),
+    )
+    .await;
+    assert_eq!(only_breaks(&world, 2).await, [] as [String; 0]);
+
+    let change = |kind: &str| {
+        format!("UPDATE transaction SET kind = '{kind}' WHERE {of_gamma} AND kind LIKE 'account.%'")
+    };
+    run(&shard, change("account.nonsense")).await;
+    let report = report(&world).await;
+    assert!(
+        report.invariants[1].breaks[0]
+            .what
+            .contains("can't be read")
+    );
+    run(&shard, change("account.opening")).await;
+
+    let head = |sign: &str| format!("UPDATE chain_head SET seq = seq {sign} 1 WHERE {of_gamma}");
+    run(&shard, head("+")).await;
+    let found = only_breaks(&world, 2).await;
+    assert!(found[0].contains("ends before its known head"), "{found:?}");
+    run(&shard, head("-")).await;
+
+    let held = |from: &str, to: &str| {
+        format!("UPDATE reservation SET state = '{to}' WHERE {of_gamma} AND state = '{from}'")
+    };
+    run(&shard, held("held", "mislaid")).await;
+    let found = only_breaks(&world, 2).await;
+    assert!(
+        found.iter().any(|line| line.contains("promises 1000000")),
+        "{found:?}"
+    );
+    run(&shard, held("mislaid", "held")).await;
+    assert_eq!(only_breaks(&world, 2).await, [] as [String; 0]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_missing_or_doubled_effect_is_found() {
+    let world = busy_world().await;
+    let master = world.app.systems.master.clone();
+
+    // The obligation of a completed request is less, of another state, or gone.
+    let change = |set: &str| {
+        format!(
+            "UPDATE obligation SET {set} WHERE debtor_broker_id = {}",
+            world.alpha
+        )
+    };
+    run(
+        &master,
+        change("amount = amount - 1, remaining_amount = remaining_amount - 1"),
+    )
+    .await;
+    let all = report(&world).await;
+    assert!(
+        all.invariants[0].breaks[0]
+            .what
+            .contains("not as the terms say")
+    );
+    assert_eq!(all.invariants[2].breaks.len(), 2, "both positions");
+    assert!(!all.is_clean());
+    run(
+        &master,
+        change("amount = amount + 1, remaining_amount = remaining_amount + 1"),
+    )
+    .await;
+    run(&master, change("status = 'failed'")).await;
+    let all = report(&world).await;
+    assert!(all.invariants[0].breaks[0].what.contains("does not stand"));
+    run(&master, change("status = 'active'")).await;
+    assert!(report(&world).await.is_clean());
+
+    // A request that is completed by word alone.
+    let word = |from: &str, to: &str| {
+        format!("UPDATE network_request SET status = '{to}' WHERE status = '{from}'")
+    };
+    run(&master, word("cancelled", "completed")).await;
+    let found = only_breaks(&world, 1).await;
+    assert_eq!(found.len(), 1);
+    assert!(
+        found[0].contains("no event says by which saga"),
+        "{found:?}"
+    );
+    run(
+        &master,
+        "UPDATE network_request SET status = 'cancelled' WHERE target_broker_id IS NULL AND status = 'completed'".to_owned(),
+    )
+    .await;
+
+    // A request that has completed and says that it has not.
+    run(&master, word("completed", "sent")).await;
+    let all = report(&world).await;
+    let lines: Vec<_> = all.invariants[0]
+        .breaks
+        .iter()
+        .map(|one| &one.what)
+        .collect();
+    assert!(
+        lines
+            .iter()
+            .any(|line| line.contains("no completed saga has booked it"))
+    );
+    assert!(lines.iter().any(|line| line.contains("is active of saga")));
+    assert!(
+        lines
+            .iter()
+            .any(|line| line.contains("has posted in the ledger"))
+    );
+
+    let event = "UPDATE network_request_event SET actor = 'somebody' WHERE kind = 'accepted'";
+    run(&master, event.to_owned()).await;
+    let all = report(&world).await;
+    let events = all.invariants[0].breaks.iter();
+    assert!(
+        events
+            .filter(|one| one.what.contains("breaks the chain of events"))
+            .count()
+            > 1
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_in_another_brokers_database_are_found() {
+    let world = busy_world().await;
+    let shard = pool(&world, "a", &world.databases.shard).await;
+    let stray = format!(
+        "INSERT INTO idempotency_key (broker_id, client, idempotency_key, fingerprint, subject, created_at)
+         VALUES ({}, 'c', 'k', REPEAT('x', 32), 's', NOW(6))",
+        world.alpha
+    );
+    run(&shard, stray).await;
+    let found = only_breaks(&world, 7).await;
+    assert_eq!(found.len(), 1);
+    let what = format!("idempotency_key has rows of broker {}", world.alpha);
+    assert!(found[0].contains(&what), "{found:?}");
+    run(
+        &shard,
+        "DELETE FROM idempotency_key WHERE client = 'c'".to_owned(),
+    )
+    .await;
+    let fence = format!("DELETE FROM book_fence WHERE broker_id = {}", world.delta);
+    run(&shard, fence).await;
+    let all = report(&world).await;
+    assert!(
+        all.invariants[3].breaks[0]
+            .what
+            .contains("book_fence has no row")
+    );
+    assert!(
+        all.invariants[1].unchecked_count > 0,
+        "its book can't be read"
+    );
+}
+
+/// It runs beside the working product without false alarms.
+#[tokio::test(flavor = "multi_thread")]
+async fn sagas_in_flight_are_no_breaks() {
+    let world = Arc::new(busy_world().await);
+    let working = {
+        let world = Arc::clone(&world);
+        tokio::spawn(async move {
+            for _ in 0..15 {
+                let id = world.sent(world.alpha, world.beta).await;
+                let by = World::actor(world.beta);
+                world
+                    .app
+                    .network
+                    .confirm_received(&by, id, None)
+                    .await
+                    .unwrap();
+            }
+        })
+    };
+    while !working.is_finished() {
+        let report = report(&world).await;
+        for one in &report.invariants {
+            assert_eq!(one.breaks, [], "invariant {}", one.invariant);
+        }
+    }
+    working.await.unwrap();
+    assert!(report(&world).await.is_clean());
+}
