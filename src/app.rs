@@ -107,15 +107,10 @@ impl App {
 /// The ledger's part of the configuration.
 #[must_use]
 pub fn ledger_config(config: &Config) -> LedgerConfig {
-    let addresses: Vec<String> = config
-        .tigerbeetle
-        .addresses
-        .iter()
-        .map(ToString::to_string)
-        .collect();
+    let tigerbeetle = &config.tigerbeetle;
     LedgerConfig {
-        timeout: config.tigerbeetle.timeout_ms.duration(),
-        ..LedgerConfig::new(config.tigerbeetle.cluster_id.0, addresses.join(","))
+        timeout: tigerbeetle.timeout_ms.duration(),
+        ..LedgerConfig::new(tigerbeetle.cluster_id.0, tigerbeetle.addresses.clone())
     }
 }
 

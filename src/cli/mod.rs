@@ -3,10 +3,12 @@
 mod config;
 mod dev;
 mod down;
+mod ids;
 mod logging;
 mod migrate;
 mod serve;
 pub mod settings;
+mod verify;
 mod worker;
 
 use std::path::PathBuf;
@@ -46,6 +48,8 @@ enum Command {
     Migrate(migrate::Args),
     Serve(serve::Args),
     Worker(worker::Args),
+    Ids(ids::Args),
+    Verify(verify::Args),
 }
 
 /// The configuration file, for the subcommands that need one.
@@ -99,6 +103,8 @@ pub fn main() -> ExitCode {
             Command::Migrate(args) => migrate::run(&args).await,
             Command::Serve(args) => serve::run(args).await,
             Command::Worker(args) => worker::run(args).await,
+            Command::Ids(args) => ids::run(&args),
+            Command::Verify(args) => verify::run(&args),
         }
     });
     match outcome {

@@ -132,8 +132,13 @@ pub fn transfer_id(operation: Uuid, index: u32) -> TransferId {
 /// The same id as a uuid, the form that outside auditors know.
 #[must_use]
 pub fn transfer_uuid(operation: Uuid, index: u32) -> Uuid {
-    let input = format!("{}:{index}", operation.hyphenated());
-    Uuid::new_v5(&TRANSFER_NS, input.as_bytes())
+    Uuid::new_v5(&TRANSFER_NS, transfer_input(operation, index).as_bytes())
+}
+
+/// What a transfer's id is derived from.
+#[must_use]
+pub fn transfer_input(operation: Uuid, index: u32) -> String {
+    format!("{}:{index}", operation.hyphenated())
 }
 
 /// The debit account of a burn: no account has this id, because no account's name is this text.

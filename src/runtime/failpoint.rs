@@ -20,7 +20,7 @@ pub fn at(_name: &str) -> Ask {
 }
 
 #[cfg(debug_assertions)]
-pub use active::at;
+pub use active::{at, watch};
 
 /// Arrives at a place of a saga's step, named `{kind}.{step}.{when}`.
 #[inline]
@@ -36,6 +36,7 @@ pub fn at_step(kind: &str, step: &str, when: &str) -> Ask {
 
 #[cfg(debug_assertions)]
 mod active {
+    use std::cell::RefCell;
     use std::collections::HashMap;
     use std::sync::LazyLock;
     use std::sync::atomic::{AtomicU64, Ordering};
@@ -64,6 +65,19 @@ mod active {
             .collect()
     });
 
+    type Watcher = Box<dyn FnMut(&str) -> Ask>;
+
+    thread_local! {
+        static WATCHER: RefCell<Option<Watcher>> = const { RefCell::new(None) };
+    }
+
+    /// Asks `watcher` at every arrival on this thread, before the environment. A simulation whose
+    /// runtime has one thread decides so where its steps fail; a watcher that unwinds ends the
+    /// task there as a crash would.
+    pub fn watch(watcher: Option<Watcher>) {
+        WATCHER.with_borrow_mut(|watching| *watching = watcher);
+    }
+
     fn parse(part: &str) -> (String, Armed) {
         let (name, action) = part.split_once('=').unwrap_or((part, "kill"));
         let (count, action) = match action.split_once('*') {
@@ -89,6 +103,10 @@ mod active {
 
     /// Arrives at a place.
     pub fn at(name: &str) -> Ask {
+        let watched = WATCHER.with_borrow_mut(|watching| watching.as_mut().map(|ask| ask(name)));
+        if watched == Some(Ask::Fail) {
+            return Ask::Fail;
+        }
         let Some(armed) = ARMED.get(name) else {
             return Ask::GoOn;
         };

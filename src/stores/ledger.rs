@@ -13,6 +13,7 @@ mod record;
 mod session;
 
 use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -46,23 +47,24 @@ const CHUNKS_AT_ONCE: usize = 8;
 #[derive(Clone, Debug)]
 pub struct LedgerConfig {
     pub cluster_id: u128,
-    /// `IP:port` of each replica, separated by commas, in the replicas' order.
-    pub addresses: String,
-    /// Deadline of every call. The first one of a process takes about 0.6 s.
+    /// Of every replica, in the cluster's order.
+    pub addresses: Vec<SocketAddr>,
+    /// Deadline of every request; a call makes one, now and then two (bulk ones many). The first
+    /// of a process takes about 0.6 s.
     pub timeout: Duration,
-    /// Calls under way at once; what comes after waits, within its deadline.
+    /// Requests under way at once; what comes after waits, within its deadline.
     pub calls_max: usize,
     /// Accounts remembered as existing, so that they aren't created again.
     pub accounts_remembered_max: usize,
 }
 
 impl LedgerConfig {
-    /// The usual bounds: 5 s per call, 8,192 calls under way, 100,000 accounts remembered.
+    /// The usual bounds: 5 s per request, 8,192 of them under way, 100,000 accounts remembered.
     #[must_use]
-    pub fn new(cluster_id: u128, addresses: impl Into<String>) -> Self {
+    pub fn new(cluster_id: u128, addresses: Vec<SocketAddr>) -> Self {
         Self {
             cluster_id,
-            addresses: addresses.into(),
+            addresses,
             timeout: Duration::from_secs(5),
             calls_max: 8_192,
             accounts_remembered_max: 100_000,
@@ -104,7 +106,7 @@ impl Ledger {
     /// Starts the client. It doesn't wait for the server; [`Ledger::ping`] does.
     ///
     /// # Errors
-    /// [`LedgerError::Client`] for a wrong address.
+    /// [`LedgerError::Client`] where it doesn't start.
     pub fn connect(config: &LedgerConfig) -> Result<Self, LedgerError> {
         Ok(Self {
             sessions: Arc::new(Sessions::open(config.clone())?),

@@ -62,7 +62,10 @@ impl Router {
             Some(route) => route,
             None => self.look_up(broker).await?,
         };
-        let pool = self.pools.get(&route.database)?;
+        let pool = self.pools.get(&route.database).inspect_err(|_| {
+            // The registry is wrong or the configuration is; what puts it right must be seen.
+            self.forget(broker);
+        })?;
         Ok(BookScope::new(route, pool))
     }
 

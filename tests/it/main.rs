@@ -7,8 +7,12 @@
 mod access;
 mod books;
 mod harness;
+mod ids;
+mod ledger;
 mod migrate;
 mod network;
 mod provisioning;
 mod reconcile;
+mod saga;
 mod stack;
+mod verify;

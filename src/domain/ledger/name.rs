@@ -58,7 +58,7 @@ pub struct NamePart(String);
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
     /// The dotted text follows none of the patterns.
-    #[error("{0:?} is no account name")]
+    #[error("{0:?} is no account name, as broker.1.position.USD or system.revenue.THB is one")]
     Pattern(String),
     /// A part is empty, too long or has other characters.
     #[error("{0:?} is no part of an account name: 1 to 64 characters of [A-Za-z0-9_-]")]

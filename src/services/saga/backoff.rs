@@ -9,9 +9,6 @@ use super::{Fault, Run, SagaEngine};
 use crate::stores::master::alerts::NewAlert;
 use crate::stores::master::sagas::{self, AfterFailure};
 
-/// The kind of the alert of a stuck saga; its subject is the saga's id.
-pub const STUCK_ALERT: &str = "saga_stuck";
-
 impl SagaEngine {
     /// Records a failed try: again after a while, or stuck. Where even that can't be recorded,
     /// the lease runs out by itself.
@@ -80,7 +77,7 @@ impl SagaEngine {
 fn alert(run: &Run, fault: &Fault) -> NewAlert {
     let saga = run.plan.saga_id;
     NewAlert {
-        kind: STUCK_ALERT,
+        kind: sagas::STUCK_ALERT,
         subject: saga.to_string(),
         message: format!(
             "the {} saga of {} is stuck: {fault}. What it did stands and nothing is lost; \

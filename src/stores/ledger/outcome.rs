@@ -47,7 +47,7 @@ pub enum LedgerError {
     /// The ledger takes no such request, now or ever; the caller is wrong.
     #[error("the ledger refuses {id}: {found}")]
     Invalid { id: u128, found: String },
-    /// The client didn't start: a wrong address, or no memory.
+    /// The client didn't start: too many addresses, or no memory.
     #[error("the ledger's client did not start: {0}")]
     Client(String),
 }

@@ -102,7 +102,8 @@ impl Sessions {
 
 impl Session {
     fn open(config: &LedgerConfig) -> Result<Self, LedgerError> {
-        let client = Client::new(config.cluster_id, &config.addresses)
+        let addresses: Vec<String> = config.addresses.iter().map(ToString::to_string).collect();
+        let client = Client::new(config.cluster_id, addresses.join(","))
             .map_err(|error| LedgerError::Client(error.to_string()))?;
         let ended = CancellationToken::new();
         Ok(Self {

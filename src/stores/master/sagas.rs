@@ -23,6 +23,9 @@ use crate::domain::saga::{Direction, SagaKind, SagaStatus, StepDirection, StepSt
 use crate::stores::StoreError;
 use crate::stores::sql::{padded, placeholders};
 
+/// The kind of the alert of a stuck saga; its subject is the saga's id.
+pub const STUCK_ALERT: &str = "saga_stuck";
+
 /// Who works on a saga, and until when nobody else may.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lease {
@@ -157,7 +160,8 @@ pub async fn record(master: &MySqlPool, saga_id: Uuid) -> Result<Option<SagaReco
 }
 
 /// Decides the direction of a saga that has none yet; the first to come decides, and everybody
-/// gets what was decided. A saga that is decided back is compensating from now on.
+/// gets what was decided. A saga that is decided back is compensating from now on; one that is
+/// stuck stays so, since its cursor waits for an admin, not for a worker.
 ///
 /// # Errors
 /// The master's, or no such saga.
@@ -173,7 +177,8 @@ pub async fn decide(
         Direction::Forward | Direction::Undecided => SagaStatus::Running,
     };
     let done = sqlx::query(
-        "UPDATE saga SET direction = ?, status = ?, reason = COALESCE(?, reason), updated_at = ?
+        "UPDATE saga SET direction = ?, status = IF(status = 'stuck', status, ?),
+             reason = COALESCE(?, reason), updated_at = ?
          WHERE saga_id = ? AND direction = 'undecided'",
     )
     .bind(direction.as_str())

@@ -10,7 +10,7 @@ use settlenet::domain::money::CurrencyCode;
 use settlenet::domain::proof::{Proof, ProofType};
 use settlenet::domain::request::{Request, RequestKind};
 use settlenet::runtime::{Clock, Entropy};
-use settlenet::services::network::{Actor, CreateRequest};
+use settlenet::services::network::{Actor, Answer, CreateRequest, NetworkError};
 use settlenet::stores::book;
 use settlenet::stores::ledger::Ledger;
 use settlenet::stores::master::idempotency::Intention;
@@ -32,6 +32,8 @@ pub struct World {
     pub beta: BrokerId,
     pub gamma: BrokerId,
     pub delta: BrokerId,
+    /// All of them: the four, then what [`World::with_extra_brokers`] added.
+    pub brokers: Vec<BrokerId>,
 }
 
 /// When every test begins.
@@ -41,11 +43,28 @@ pub fn start() -> DateTime<Utc> {
 
 impl World {
     pub async fn new() -> Self {
-        Self::on(Databases::new().await, Self::shared_ledger().await).await
+        Self::with_extra_brokers(0).await
+    }
+
+    /// With more brokers on the shard.
+    pub async fn with_extra_brokers(extra: u64) -> Self {
+        let (databases, client) = (Databases::new().await, Self::shared_ledger().await);
+        Self::on(databases, client, Clock::manual(start()), extra).await
+    }
+
+    /// By a clock that programs which the test starts go by too: see [`Clock::from_env`].
+    pub async fn with_clock(clock: Clock) -> Self {
+        Self::on(
+            Databases::new().await,
+            Self::shared_ledger().await,
+            clock,
+            0,
+        )
+        .await
     }
 
     /// In given databases, with a client of the ledger.
-    pub async fn on(mut databases: Databases, client: Ledger) -> Self {
+    pub async fn on(mut databases: Databases, client: Ledger, clock: Clock, extra: u64) -> Self {
         let tenants = [databases.tenant().await, databases.tenant().await];
         let mut config = databases.config();
         config.http.confirm_wait_ms = settlenet::config::Millis(20_000);
@@ -60,12 +79,12 @@ impl World {
                 .await
                 .expect("migrates");
         }
-        let clock = Clock::manual(start());
         let entropy = Entropy::seeded(rand::random());
         let app = App::on_ledger(&config, client, clock.clone(), entropy).expect("assembles");
         let ledger = ledger();
         let currency: CurrencyCode = format!("T{ledger:X}").parse().expect("a code");
-        let first = broker_ids(4).start;
+        let brokers: Vec<BrokerId> = broker_ids(4 + extra).collect();
+        let first = brokers[0];
         let world = Self {
             databases,
             config,
@@ -77,6 +96,7 @@ impl World {
             beta: first + 1,
             gamma: first + 2,
             delta: first + 3,
+            brokers,
         };
         world.register(&tenants).await;
         world
@@ -116,7 +136,7 @@ impl World {
             server: server.to_owned(),
             database: database.clone(),
         };
-        let brokers = [
+        let mut brokers = vec![
             (self.alpha, "Alpha", "FULL", place("b", &tenants[0])),
             (self.beta, "Beta", "FULL", place("b", &tenants[1])),
             (
@@ -132,12 +152,16 @@ impl World {
                 place("a", &self.databases.shard),
             ),
         ];
+        for id in &self.brokers[4..] {
+            let shard = place("a", &self.databases.shard);
+            brokers.push((*id, "", "SOLO", shard));
+        }
         for (id, name, mode, place) in brokers {
             let own = (mode == "FULL").then(|| place.clone());
             run("INSERT INTO broker (broker_id, name, broker_mode, plan, state, shared_shard_id, server_name, database_name, created_at)
                  VALUES (?, ?, ?, 'pro', 'active', ?, ?, ?, ?)")
                 .bind(id)
-                .bind(name)
+                .bind(if name.is_empty() { format!("Broker {id}") } else { name.to_owned() })
                 .bind(mode)
                 .bind((mode == "SOLO").then_some(1))
                 .bind(own.as_ref().map(|place| place.server.clone()))
@@ -219,6 +243,23 @@ impl World {
         let request = self.create(author, self.send(Some(target))).await;
         self.bring_to_sent(&request, target).await;
         request.id
+    }
+
+    pub async fn mark_sent(&self, request: &Request) {
+        let sender = request.broker_of(request.sender()).expect("is accepted");
+        self.app
+            .network
+            .mark_sent(&Self::actor(sender), request.id, proof())
+            .await
+            .expect("is sent");
+    }
+
+    /// The receiver confirms.
+    pub async fn confirm(&self, id: RequestId) -> Result<Answer, NetworkError> {
+        let request = self.request(id).await;
+        let receiver = request.broker_of(request.sender().other());
+        let actor = Self::actor(receiver.expect("is accepted"));
+        self.app.network.confirm_received(&actor, id, None).await
     }
 
     pub fn client(&self, broker: BrokerId, uid: &str) -> AccountRef {

@@ -8,7 +8,9 @@ use uuid::Uuid;
 use super::row::{SagaRecord, SagaRow, saga_columns};
 use crate::domain::saga::SagaStatus;
 use crate::stores::StoreError;
-use crate::stores::master::{begin, commit, failed};
+use crate::stores::master::{alerts, begin, commit, failed};
+
+use super::STUCK_ALERT;
 
 /// A page of sagas.
 pub type Listed = Vec<SagaRecord>;
@@ -95,7 +97,8 @@ pub async fn show(master: &MySqlPool, saga_id: Uuid) -> Result<Option<Detail>, S
 }
 
 /// Puts a stuck saga back before the workers, with its retries counted anew, in the direction
-/// that it had. Gives whether it was stuck.
+/// that it had; its alert is resolved, and raised again if it gets stuck again. Gives whether it
+/// was stuck.
 ///
 /// # Errors
 /// The master's.
@@ -125,6 +128,7 @@ pub async fn release_to_workers(
         .execute(&mut *tx)
         .await
         .map_err(failed)?;
+        alerts::resolve(&mut tx, STUCK_ALERT, &saga_id.to_string(), now).await?;
     }
     commit(tx).await?;
     Ok(was_stuck)

@@ -1,0 +1,31 @@
+//! `settlenet verify`: what a third party can check by itself.
+
+mod chain;
+
+use std::process::ExitCode;
+
+use clap::Subcommand;
+
+use super::Failure;
+
+/// Ends a process that has found that something doesn't hold. Not 1, which says that it could
+/// not be checked.
+const DOES_NOT_HOLD: u8 = 4;
+
+/// Check what the network has given out, without trusting it
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    Chain(chain::Args),
+}
+
+pub(super) fn run(args: &Args) -> Result<ExitCode, Failure> {
+    match &args.what {
+        What::Chain(args) => chain::run(args),
+    }
+}

@@ -1,0 +1,193 @@
+//! `settlenet verify chain`.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use serde_json::json;
+
+use super::super::{Failure, print};
+use super::DOES_NOT_HOLD;
+use crate::domain::chain_export::LINE_MAX;
+use crate::domain::chain_verify::{Fault, Head, Verified, Verifier, broker_of};
+use crate::domain::ids::BrokerId;
+
+/// Recompute an exported chain of a broker's book
+///
+/// Needs no server, database, network or clock. Says whether every entry is in
+/// its place and unchanged and every balance is the sum of its entries, and if
+/// not names the first bad seq and what is wrong with it. That the end has been
+/// cut off, or all of it rewritten, shows only against a head that is known from
+/// elsewhere: give it as --head. The format is in docs/formats.md.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Exit codes: 0 the chain holds; 1 it could not be checked (an unreadable file, \
+an empty one without --broker); 2 the command line is wrong; 4 it does not hold.")]
+pub(in crate::cli) struct Args {
+    /// The exported chain; - for standard input
+    #[arg(long, value_name = "FILE")]
+    file: PathBuf,
+    /// Whose book it must be [default: that of the first entry]
+    #[arg(long, value_name = "ID")]
+    broker: Option<BrokerId>,
+    /// An entry that must be in it
+    #[arg(long, value_name = "SEQ:HASH")]
+    head: Option<Head>,
+    /// The known entry that the file goes on from, for a part of a chain
+    #[arg(long, value_name = "SEQ:HASH")]
+    after: Option<Head>,
+    /// Print the result as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// What the file comes to.
+struct Report {
+    broker: Option<BrokerId>,
+    /// The last entry that holds, if any does.
+    holds_to: Option<Head>,
+    result: Result<Verified, Fault>,
+}
+
+pub(in crate::cli) fn run(args: &Args) -> Result<ExitCode, Failure> {
+    let start = args.after.map_or(0, |after| after.seq);
+    if args.head.is_some_and(|head| head.seq <= start) {
+        return Err(Failure {
+            code: ExitCode::from(2),
+            error: anyhow::anyhow!("--head is an entry of the file, so its seq is above {start}"),
+        });
+    }
+    let report = read(args).with_context(|| args.file.display().to_string())?;
+    print(&if args.json {
+        report.json()
+    } else {
+        report.text()
+    });
+    match report.result {
+        Ok(_) => Ok(ExitCode::SUCCESS),
+        Err(_) => Ok(ExitCode::from(DOES_NOT_HOLD)),
+    }
+}
+
+fn read(args: &Args) -> anyhow::Result<Report> {
+    let mut lines = Lines::open(&args.file)?;
+    let first = lines.next().transpose()?;
+    let broker = match (args.broker, &first) {
+        (Some(broker), _) => broker,
+        (None, None) => anyhow::bail!("no entries, and no --broker to say whose"),
+        (None, Some(line)) => match broker_of(line) {
+            Ok(broker) => broker,
+            Err(problem) => {
+                let seq = args.after.map_or(0, |after| after.seq).saturating_add(1);
+                return Ok(Report {
+                    broker: None,
+                    holds_to: args.after,
+                    result: Err(Fault { seq, problem }),
+                });
+            }
+        },
+    };
+    let mut verifier = match args.after {
+        Some(after) => Verifier::after(broker, after),
+        None => Verifier::from_genesis(broker),
+    };
+    if let Some(head) = args.head {
+        verifier = verifier.expecting(head);
+    }
+    for line in first.map(Ok).into_iter().chain(lines) {
+        if let Err(fault) = verifier.line(&line?) {
+            return Ok(Report::new(broker, verifier.head(), Err(fault)));
+        }
+    }
+    Ok(Report::new(broker, verifier.head(), verifier.finish()))
+}
+
+impl Report {
+    fn new(broker: BrokerId, holds_to: Head, result: Result<Verified, Fault>) -> Self {
+        Self {
+            broker: Some(broker),
+            holds_to: (holds_to.seq > 0).then_some(holds_to),
+            result,
+        }
+    }
+
+    fn text(&self) -> String {
+        let whose = self
+            .broker
+            .map_or_else(String::new, |broker| format!(" of broker {broker}"));
+        match &self.result {
+            Ok(verified) => format!(
+                "The chain{whose} holds.\nEntries: {}\nAccounts: {}\nHead: {}",
+                verified.entries,
+                verified.balances.len(),
+                verified.head,
+            ),
+            Err(fault) => {
+                let before = match self.holds_to {
+                    Some(head) => format!("holds up to {head}"),
+                    None => "holds nowhere".to_owned(),
+                };
+                format!(
+                    "The chain{whose} does not hold.\nFirst bad seq: {}\nWhat is wrong: {}\nBefore it: {before}",
+                    fault.seq, fault.problem,
+                )
+            }
+        }
+    }
+
+    /// Numbers that may not fit a double are strings, as in the entries.
+    fn json(&self) -> String {
+        let head = |head: Head| json!({ "seq": head.seq.to_string(), "hash": head.hash });
+        let broker = self.broker.map(|broker| broker.to_string());
+        match &self.result {
+            Ok(verified) => json!({
+                "holds": true,
+                "broker": broker,
+                "entries": verified.entries.to_string(),
+                "head": head(verified.head),
+                "balances": verified.balances.iter().map(|(account, (currency, balance))| json!({
+                    "account": account,
+                    "currency": currency,
+                    "balance": balance.to_string(),
+                })).collect::<Vec<_>>(),
+            }),
+            Err(fault) => json!({
+                "holds": false,
+                "broker": broker,
+                "first_bad_seq": fault.seq.to_string(),
+                "problem": fault.problem.code(),
+                "message": fault.problem.to_string(),
+                "holds_to": self.holds_to.map(head),
+            }),
+        }
+        .to_string()
+    }
+}
+
+/// Lines with their line feeds. One that is too long comes cut, just long enough to be refused.
+struct Lines(Box<dyn BufRead>);
+
+impl Lines {
+    fn open(path: &Path) -> io::Result<Self> {
+        if path.as_os_str() == "-" {
+            return Ok(Self(Box::new(io::stdin().lock())));
+        }
+        Ok(Self(Box::new(BufReader::new(File::open(path)?))))
+    }
+}
+
+impl Iterator for Lines {
+    type Item = io::Result<Vec<u8>>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let mut line = Vec::new();
+        let mut bounded = (&mut self.0).take(LINE_MAX as u64 + 1);
+        match bounded.read_until(b'\n', &mut line) {
+            Ok(0) => None,
+            Ok(_) => Some(Ok(line)),
+            Err(error) => Some(Err(error)),
+        }
+    }
+}

@@ -1,0 +1,436 @@
+//! Whether a chain holds: recomputes a stream of entries and names the first bad one.
+//!
+//! Nothing here trusts the server, the database or the clock: an entry is what its canonical
+//! form says, whoever stored it. What a chain alone can't show is that its end has been cut off
+//! or that all of it has been rewritten; a head that the verifier knows from elsewhere shows both.
+
+use std::collections::{BTreeMap, HashSet};
+use std::fmt::Display;
+use std::str::FromStr;
+
+use chrono::{DateTime, Utc};
+use serde_json::Value;
+use uuid::Uuid;
+
+use super::account::Side;
+use super::canonical::{self, Hash};
+use super::chain::{self, CanonicalEntry, FORMAT};
+use super::chain_export::{ExportedEntry, LineError};
+use super::ids::{AccountId, BrokerId};
+use super::money::CurrencyCode;
+
+/// The place of an entry in its chain: all that went before is fixed by it. Written `SEQ:HASH`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Head {
+    /// 0 with the genesis hash before the first entry.
+    pub seq: u64,
+    pub hash: Hash,
+}
+
+/// The first thing that is wrong.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("entry {seq}: {problem}")]
+pub struct Fault {
+    /// The first bad seq: the one that was due at that place, whatever stands there.
+    pub seq: u64,
+    pub problem: Problem,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Problem {
+    #[error(transparent)]
+    Line(#[from] LineError),
+    #[error("format version {found} is unknown to this program, which knows {FORMAT}")]
+    UnknownVersion { found: u16 },
+    /// A field isn't written as the format says.
+    #[error("{field} is {found:?}, which is not how it is written")]
+    Field { field: &'static str, found: String },
+    #[error("it is of the book of broker {found}, not {expected}")]
+    WrongBroker { expected: BrokerId, found: BrokerId },
+    /// Entries are missing, doubled or in another order.
+    #[error("seq {found} stands in its place")]
+    Gap { found: u64 },
+    #[error("prev_hash is {found}, but what precedes has {expected}")]
+    PrevHash { expected: Hash, found: Hash },
+    #[error("tx_hash is {found}, but the entry's is {computed}")]
+    TxHash { computed: Hash, found: Hash },
+    /// The same leg of the same step has been booked before.
+    #[error("saga {saga} has booked step {step}, leg {leg} before")]
+    Repeated { saga: Uuid, step: u16, leg: u16 },
+    #[error("it reverses {found}, which does not precede it")]
+    Reverses { found: u64 },
+    /// The account's balance isn't what its entries come to.
+    #[error("the balance of {account} is said to be {found}, but its entries come to {computed}")]
+    Balance {
+        account: AccountId,
+        computed: i128,
+        found: i64,
+    },
+    #[error("{account} is an account in {expected}, not {found}")]
+    Currency {
+        account: AccountId,
+        expected: CurrencyCode,
+        found: CurrencyCode,
+    },
+    #[error("the free text beside it is not what private_digest says")]
+    Private,
+    /// The chain ends before an entry that is known to exist.
+    #[error("the chain ends before it, but {known} is known to exist")]
+    CutTail { known: u64 },
+    /// Every link holds, but this isn't the chain that was seen before: it has been rewritten.
+    #[error("its hash is {found}, but {known} is known: the chain has been rewritten")]
+    Rewritten { known: Hash, found: Hash },
+}
+
+/// What has been found to hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verified {
+    pub broker: BrokerId,
+    pub entries: u64,
+    pub head: Head,
+    /// What each account's entries come to, in minor units; where the chain wasn't verified from
+    /// genesis, of the accounts that occur.
+    pub balances: BTreeMap<AccountId, (CurrencyCode, i64)>,
+}
+
+/// Takes the entries one after the other. After a fault there is nothing more to say.
+#[derive(Clone, Debug)]
+pub struct Verifier {
+    broker: BrokerId,
+    head: Head,
+    known: Option<Head>,
+    from_genesis: bool,
+    entries: u64,
+    balances: BTreeMap<AccountId, (CurrencyCode, i64)>,
+    booked: HashSet<(Uuid, u16, u16)>,
+}
+
+impl Verifier {
+    /// Begins at genesis: the first entry must be seq 1.
+    #[must_use]
+    pub fn from_genesis(broker: BrokerId) -> Self {
+        let genesis = Head {
+            seq: 0,
+            hash: chain::genesis(broker),
+        };
+        Self {
+            from_genesis: true,
+            ..Self::after(broker, genesis)
+        }
+    }
+
+    /// Begins after an entry that is known to hold. What the accounts had by then isn't known, so
+    /// the balance of each is taken from the first of its entries.
+    #[must_use]
+    pub fn after(broker: BrokerId, head: Head) -> Self {
+        Self {
+            broker,
+            head,
+            known: None,
+            from_genesis: false,
+            entries: 0,
+            balances: BTreeMap::new(),
+            booked: HashSet::new(),
+        }
+    }
+
+    /// Makes the verifier insist on an entry that is known from elsewhere (a checkpoint, an
+    /// earlier export, the counterparty).
+    #[must_use]
+    pub fn expecting(mut self, known: Head) -> Self {
+        self.known = Some(known);
+        self
+    }
+
+    /// The seq that is due.
+    #[must_use]
+    pub const fn due(&self) -> u64 {
+        self.head.seq.saturating_add(1)
+    }
+
+    /// The last entry that holds.
+    #[must_use]
+    pub const fn head(&self) -> Head {
+        self.head
+    }
+
+    /// Takes the next line of an exported chain.
+    ///
+    /// # Errors
+    /// The first thing that is wrong with it.
+    pub fn line(&mut self, line: &[u8]) -> Result<(), Fault> {
+        let seq = self.due();
+        let fault = |problem| Fault { seq, problem };
+        let exported = ExportedEntry::from_line(line).map_err(|error| fault(error.into()))?;
+        self.entry(&exported.entry, exported.tx_hash)?;
+        match &exported.private {
+            Some(private) if !is_digest_of(&exported.entry, private) => {
+                Err(fault(Problem::Private))
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// Takes the next entry with its stored hash.
+    ///
+    /// # Errors
+    /// The first thing that is wrong with it.
+    pub fn entry(&mut self, entry: &CanonicalEntry, tx_hash: Hash) -> Result<(), Fault> {
+        let seq = self.due();
+        let fields = Fields::read(entry).map_err(|problem| Fault { seq, problem })?;
+        self.link(&fields, Hash::of_json(entry), tx_hash)
+            .and_then(|()| self.book(&fields))
+            .map_err(|problem| Fault { seq, problem })?;
+        self.head = Head { seq, hash: tx_hash };
+        self.entries += 1;
+        Ok(())
+    }
+
+    /// Says that there are no more entries.
+    ///
+    /// # Errors
+    /// [`Problem::CutTail`] where one that is known is missing.
+    pub fn finish(self) -> Result<Verified, Fault> {
+        if let Some(known) = self.known
+            && known.seq > self.head.seq
+        {
+            return Err(Fault {
+                seq: self.due(),
+                problem: Problem::CutTail { known: known.seq },
+            });
+        }
+        Ok(Verified {
+            broker: self.broker,
+            entries: self.entries,
+            head: self.head,
+            balances: self.balances,
+        })
+    }
+
+    /// The entry's place: whose chain, where in it, and whether the hashes agree.
+    fn link(&self, fields: &Fields, computed: Hash, tx_hash: Hash) -> Result<(), Problem> {
+        if fields.broker != self.broker {
+            return Err(Problem::WrongBroker {
+                expected: self.broker,
+                found: fields.broker,
+            });
+        }
+        if fields.seq != self.due() {
+            return Err(Problem::Gap { found: fields.seq });
+        }
+        if fields.prev_hash != self.head.hash {
+            return Err(Problem::PrevHash {
+                expected: self.head.hash,
+                found: fields.prev_hash,
+            });
+        }
+        if computed != tx_hash {
+            return Err(Problem::TxHash {
+                computed,
+                found: tx_hash,
+            });
+        }
+        match self.known {
+            Some(known) if known.seq == fields.seq && known.hash != computed => {
+                Err(Problem::Rewritten {
+                    known: known.hash,
+                    found: computed,
+                })
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// The entry's effect: once, and on the balance that it says.
+    fn book(&mut self, fields: &Fields) -> Result<(), Problem> {
+        let (saga, step, leg) = fields.leg;
+        if !self.booked.insert(fields.leg) {
+            return Err(Problem::Repeated { saga, step, leg });
+        }
+        if let Some(found) = fields.reverses_seq
+            && !(1..fields.seq).contains(&found)
+        {
+            return Err(Problem::Reverses { found });
+        }
+        let account = fields.account;
+        let before = match self.balances.get(&account) {
+            Some((currency, _)) if *currency != fields.currency => {
+                return Err(Problem::Currency {
+                    account,
+                    expected: currency.clone(),
+                    found: fields.currency.clone(),
+                });
+            }
+            Some((_, balance)) => Some(*balance),
+            None if self.from_genesis => Some(0),
+            None => None,
+        };
+        if let Some(before) = before {
+            let computed = match fields.side {
+                Side::Debit => i128::from(before) - i128::from(fields.amount),
+                Side::Credit => i128::from(before) + i128::from(fields.amount),
+            };
+            if computed != i128::from(fields.balance) {
+                return Err(Problem::Balance {
+                    account,
+                    computed,
+                    found: fields.balance,
+                });
+            }
+        }
+        self.balances
+            .insert(account, (fields.currency.clone(), fields.balance));
+        Ok(())
+    }
+}
+
+/// The broker of whose book an exported line is.
+///
+/// # Errors
+/// A line that is no exported entry.
+pub fn broker_of(line: &[u8]) -> Result<BrokerId, Problem> {
+    exact("broker", &ExportedEntry::from_line(line)?.entry.broker)
+}
+
+/// The chain has the digest only, so that the text itself can be erased.
+fn is_digest_of(entry: &CanonicalEntry, private: &Value) -> bool {
+    entry.private_digest == Some(Hash::of_json(private).to_hex())
+}
+
+/// An entry's fields, each read back from the one way in which it may be written.
+struct Fields {
+    broker: BrokerId,
+    seq: u64,
+    leg: (Uuid, u16, u16),
+    account: AccountId,
+    side: Side,
+    amount: u64,
+    currency: CurrencyCode,
+    balance: i64,
+    reverses_seq: Option<u64>,
+    prev_hash: Hash,
+}
+
+impl Fields {
+    fn read(entry: &CanonicalEntry) -> Result<Self, Problem> {
+        if entry.v != FORMAT {
+            return Err(Problem::UnknownVersion { found: entry.v });
+        }
+        let odd = |field, found: &str| Problem::Field {
+            field,
+            found: found.to_owned(),
+        };
+        let digest = |field, text: &str| Hash::from_hex(text).ok_or_else(|| odd(field, text));
+        digest("op_digest", &entry.op_digest)?;
+        if let Some(text) = &entry.private_digest {
+            digest("private_digest", text)?;
+        }
+        if let Some(text) = &entry.diverted_from {
+            exact::<AccountId>("diverted_from", text)?;
+        }
+        time(&entry.at)?;
+        // What an entry is called may grow without a new version; it is a word all the same.
+        for (field, text) in [("kind", &entry.kind), ("subject", &entry.subject)] {
+            if text.is_empty() || !text.bytes().all(is_word) {
+                return Err(odd(field, text));
+            }
+        }
+        let amount = exact("amount", &entry.amount)?;
+        if amount == 0 {
+            return Err(odd("amount", &entry.amount));
+        }
+        Ok(Self {
+            broker: exact("broker", &entry.broker)?,
+            seq: exact("seq", &entry.seq)?,
+            leg: (
+                exact("saga", &entry.saga)?,
+                exact("step", &entry.step)?,
+                exact("leg", &entry.leg)?,
+            ),
+            account: exact("account", &entry.account)?,
+            side: Side::parse(&entry.side).ok_or_else(|| odd("side", &entry.side))?,
+            amount,
+            currency: exact("currency", &entry.currency)?,
+            balance: exact("balance", &entry.balance)?,
+            reverses_seq: match &entry.reverses_seq {
+                Some(text) => Some(exact("reverses_seq", text)?),
+                None => None,
+            },
+            prev_hash: digest("prev_hash", &entry.prev_hash)?,
+        })
+    }
+}
+
+const fn is_word(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b':')
+}
+
+/// Reads what writes itself exactly so again: no leading zeros, signs or other case.
+fn exact<T: FromStr + Display>(field: &'static str, text: &str) -> Result<T, Problem> {
+    match text.parse::<T>() {
+        Ok(value) if value.to_string() == text => Ok(value),
+        Ok(_) | Err(_) => Err(Problem::Field {
+            field,
+            found: text.to_owned(),
+        }),
+    }
+}
+
+fn time(text: &str) -> Result<(), Problem> {
+    match DateTime::parse_from_rfc3339(text) {
+        Ok(at) if canonical::time(at.with_timezone(&Utc)) == text => Ok(()),
+        Ok(_) | Err(_) => Err(Problem::Field {
+            field: "at",
+            found: text.to_owned(),
+        }),
+    }
+}
+
+impl Display for Head {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}:{}", self.seq, self.hash)
+    }
+}
+
+/// A text is no head.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a head is SEQ:HASH, the hash being 64 lower-case hex digits")]
+pub struct HeadError;
+
+impl FromStr for Head {
+    type Err = HeadError;
+
+    fn from_str(text: &str) -> Result<Self, HeadError> {
+        let (seq, hash) = text.split_once(':').ok_or(HeadError)?;
+        Ok(Self {
+            seq: seq.parse().map_err(|_| HeadError)?,
+            hash: Hash::from_hex(hash).ok_or(HeadError)?,
+        })
+    }
+}
+
+impl Problem {
+    /// A word for programs.
+    #[must_use]
+    pub const fn code(&self) -> &'static str {
+        match self {
+            Self::Line(_) => "line",
+            Self::UnknownVersion { .. } => "unknown_version",
+            Self::Field { .. } => "field",
+            Self::WrongBroker { .. } => "wrong_broker",
+            Self::Gap { .. } => "gap",
+            Self::PrevHash { .. } => "prev_hash",
+            Self::TxHash { .. } => "tx_hash",
+            Self::Repeated { .. } => "repeated",
+            Self::Reverses { .. } => "reverses",
+            Self::Balance { .. } => "balance",
+            Self::Currency { .. } => "currency",
+            Self::Private => "private",
+            Self::CutTail { .. } => "cut_tail",
+            Self::Rewritten { .. } => "rewritten",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,551 @@
+//! What must hold in a [`World`] at every moment at which nothing runs, told by the rules and
+//! not by the engine's own plans: expected entries are worked out from the request alone.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use settlenet::domain::account::{AccountRef, HousePurpose, Side};
+use settlenet::domain::book::Reservation;
+use settlenet::domain::chain::{Entry, genesis};
+use settlenet::domain::ids::{AccountId, BrokerId, RequestId};
+use settlenet::domain::ledger::{
+    AccountName, Balances, HOLD_INDEX, SETTLE_INDEX, TransferId, transfer_id,
+};
+use settlenet::domain::request::{Request, RequestStatus};
+use settlenet::domain::request_event::{self, EventKind};
+use settlenet::domain::saga::{SagaKind, SagaStatus};
+use settlenet::domain::terms::Party;
+use settlenet::stores::book::{self, StoredEntry};
+use settlenet::stores::ledger::{AccountSpec, TransferKind, TransferRecord};
+use settlenet::stores::master::obligations::{self, Obligation};
+use settlenet::stores::master::requests;
+use settlenet::stores::master::sagas::{self, SagaRecord};
+use sqlx::MySqlPool;
+use uuid::Uuid;
+
+use super::World;
+
+/// Asserts every invariant; panics with all that is broken.
+pub async fn assert_invariants(world: &World) {
+    let broken = breaks(world).await;
+    assert!(broken.is_empty(), "broken:\n  {}", broken.join("\n  "));
+}
+
+/// What is broken, in words.
+pub async fn breaks(world: &World) -> Vec<String> {
+    let state = State::load(world).await;
+    let mut broken = Vec::new();
+    for book in &state.books {
+        chain(book, &mut broken);
+        balances(book, &mut broken);
+        promises(book, &state, &mut broken);
+    }
+    for request in state.requests.values() {
+        events(world, request, &mut broken).await;
+        effects(request, &state, &mut broken);
+    }
+    for (saga, cursors) in &state.sagas {
+        cursor(saga, *cursors, &mut broken);
+    }
+    positions(&state, &mut broken);
+    broken
+}
+
+struct Book {
+    broker: BrokerId,
+    head: (u64, settlenet::domain::canonical::Hash),
+    entries: Vec<StoredEntry>,
+    accounts: Vec<book::AccountRow>,
+    held: Vec<((Uuid, u16), Reservation)>,
+}
+
+/// The rows of the outbox of one saga that could still be run.
+#[derive(Clone, Copy)]
+struct Cursors {
+    pending: i64,
+    waiting: i64,
+    failed: i64,
+}
+
+struct State {
+    books: Vec<Book>,
+    requests: BTreeMap<String, Request>,
+    sagas: Vec<(SagaRecord, Cursors)>,
+    obligations: Vec<Obligation>,
+    transfers: BTreeMap<TransferId, TransferRecord>,
+    positions: BTreeMap<BrokerId, Balances>,
+}
+
+impl State {
+    async fn load(world: &World) -> Self {
+        let master = &world.app.systems.master;
+        let brokers = ids(master, "SELECT broker_id FROM broker").await;
+        let mut books = Vec::new();
+        for broker in &brokers {
+            books.push(load_book(world, *broker).await);
+        }
+        let mut loaded = BTreeMap::new();
+        for id in ids(master, "SELECT request_id FROM network_request").await {
+            let request = requests::get(master, RequestId::from_bits(id)).await;
+            let request = request.expect("reads").expect("is there");
+            loaded.insert(request.id.to_string(), request);
+        }
+        let (sagas, obligations) = load_sagas(master).await;
+        let ledger = &world.app.systems.ledger;
+        let wanted: Vec<TransferId> = sagas
+            .iter()
+            .flat_map(|(saga, _)| [HOLD_INDEX, SETTLE_INDEX].map(|i| transfer_id(saga.saga_id, i)))
+            .collect();
+        let found = ledger.transfers(&wanted).await.expect("the ledger answers");
+        let specs: Vec<AccountSpec> = brokers
+            .iter()
+            .map(|broker| AccountSpec {
+                name: AccountName::position(*broker, &world.currency),
+                ledger: world.ledger,
+            })
+            .collect();
+        let balances = ledger.balances(&specs).await.expect("the ledger answers");
+        Self {
+            books,
+            requests: loaded,
+            sagas,
+            obligations,
+            transfers: wanted
+                .into_iter()
+                .zip(found)
+                .filter_map(|(id, found)| found.map(|found| (id, found)))
+                .collect(),
+            positions: brokers.into_iter().zip(balances).collect(),
+        }
+    }
+
+    fn book(&self, broker: BrokerId) -> Option<&Book> {
+        self.books.iter().find(|book| book.broker == broker)
+    }
+
+    fn entries_of(&self, saga: Uuid) -> Vec<&StoredEntry> {
+        let all = self.books.iter().flat_map(|book| &book.entries);
+        all.filter(|stored| stored.entry.saga_id == saga).collect()
+    }
+
+    /// How the ledger stands to a saga: its hold, and what settled it.
+    fn transfers_of(&self, saga: Uuid) -> [Option<&TransferRecord>; 2] {
+        [HOLD_INDEX, SETTLE_INDEX].map(|index| self.transfers.get(&transfer_id(saga, index)))
+    }
+
+    fn sagas_of<'a>(&'a self, request: &Request) -> impl Iterator<Item = &'a SagaRecord> {
+        let id = request.id;
+        self.sagas
+            .iter()
+            .map(|(saga, _)| saga)
+            .filter(move |saga| saga.subject == id)
+    }
+}
+
+async fn ids(master: &MySqlPool, sql: &'static str) -> Vec<u64> {
+    sqlx::query_scalar(sql)
+        .fetch_all(master)
+        .await
+        .expect("reads")
+}
+
+async fn load_book(world: &World, broker: BrokerId) -> Book {
+    let scope = world.app.systems.router.book(broker).await.expect("a book");
+    let mut read = scope.read().await.expect("reads");
+    let head = book::head(&mut read).await.expect("reads");
+    let mut entries = Vec::new();
+    loop {
+        let after = entries.len() as u64;
+        let page = book::entries_after(&mut read, after, 500).await;
+        let page = page.expect("entries read");
+        let more = page.len() == 500;
+        entries.extend(page);
+        if !more {
+            break;
+        }
+    }
+    let accounts = book::accounts(&mut read, None, 10_000).await;
+    let held = book::reservations_held(&mut read).await;
+    read.end().await.expect("ends");
+    Book {
+        broker,
+        head,
+        entries,
+        accounts: accounts.expect("accounts read"),
+        held: held.expect("reservations read"),
+    }
+}
+
+async fn load_sagas(master: &MySqlPool) -> (Vec<(SagaRecord, Cursors)>, Vec<Obligation>) {
+    let rows: Vec<(Uuid, i64, i64, i64)> = sqlx::query_as(
+        "SELECT s.saga_id, CAST(SUM(o.status = 'pending') AS INT), CAST(SUM(o.status = 'waiting') AS INT),
+                CAST(SUM(o.status = 'failed') AS INT)
+         FROM saga s LEFT JOIN exchange_outbox o ON o.saga_id = s.saga_id GROUP BY s.saga_id",
+    )
+    .fetch_all(master)
+    .await
+    .expect("reads");
+    let mut sagas = Vec::new();
+    let mut owed = Vec::new();
+    for (saga_id, pending, waiting, failed) in rows {
+        let record = sagas::record(master, saga_id).await;
+        let cursors = Cursors {
+            pending,
+            waiting,
+            failed,
+        };
+        sagas.push((record.expect("reads").expect("is there"), cursors));
+        owed.extend(obligations::of_saga(master, saga_id).await.expect("reads"));
+    }
+    let all = ids(master, "SELECT obligation_id FROM obligation").await;
+    assert_eq!(all.len(), owed.len(), "an obligation without a saga");
+    (sagas, owed)
+}
+
+fn chain(book: &Book, broken: &mut Vec<String>) {
+    let mut prev = genesis(book.broker);
+    for (seq, stored) in (1..).zip(&book.entries) {
+        let entry = &stored.entry;
+        if entry.seq != seq || entry.prev_hash != prev || entry.hash() != stored.tx_hash {
+            broken.push(format!(
+                "book {}: the chain breaks at seq {seq}",
+                book.broker
+            ));
+            return;
+        }
+        prev = stored.tx_hash;
+    }
+    if book.head != (book.entries.len() as u64, prev) {
+        broken.push(format!(
+            "book {}: the head is not the last entry",
+            book.broker
+        ));
+    }
+}
+
+fn balances(book: &Book, broken: &mut Vec<String>) {
+    let mut sums: BTreeMap<AccountId, i64> = BTreeMap::new();
+    for stored in &book.entries {
+        let sum = sums.entry(stored.entry.account).or_default();
+        *sum += signed(&stored.entry);
+        if *sum != stored.entry.balance {
+            broken.push(format!(
+                "book {}: the balance after seq {} is {} and was written as {}",
+                book.broker, stored.entry.seq, sum, stored.entry.balance
+            ));
+        }
+    }
+    for (id, state) in &book.accounts {
+        let sum = sums.remove(id).unwrap_or(0);
+        if sum != state.balance.balance {
+            let has = state.balance.balance;
+            broken.push(format!(
+                "book {}: {id} has {has}, its entries say {sum}",
+                book.broker
+            ));
+        }
+        let held = book.held.iter().filter(|(_, held)| held.account == *id);
+        let held: u64 = held.map(|(_, held)| held.amount).sum();
+        if i64::try_from(held) != Ok(state.balance.reserved) {
+            let reserved = state.balance.reserved;
+            broken.push(format!(
+                "book {}: {id} has {reserved} reserved, its reservations hold {held}",
+                book.broker
+            ));
+        }
+        if state.balance.available().is_some_and(|left| left < 0) {
+            broken.push(format!("book {}: {id} is under its floor", book.broker));
+        }
+    }
+    for id in sums.keys() {
+        broken.push(format!(
+            "book {}: entries on {id}, which is no account",
+            book.broker
+        ));
+    }
+}
+
+fn signed(entry: &Entry) -> i64 {
+    let amount = i64::try_from(entry.amount).expect("fits");
+    match entry.side {
+        Side::Debit => -amount,
+        Side::Credit => amount,
+    }
+}
+
+/// Every held reservation is an open promise.
+fn promises(book: &Book, state: &State, broken: &mut Vec<String>) {
+    for ((saga, _), held) in &book.held {
+        let Some(request) = state.requests.get(&held.subject) else {
+            broken.push(format!(
+                "a reservation for {}, which isn't there",
+                held.subject
+            ));
+            continue;
+        };
+        let promised = request.reservation_saga_id == Some(*saga) && is_open(request.status);
+        let in_motion = state
+            .sagas_of(request)
+            .any(|saga| !saga.status.is_terminal());
+        if !promised && !in_motion {
+            broken.push(format!(
+                "book {}: {} is reserved for {}, which is {}",
+                book.broker, held.amount, held.subject, request.status
+            ));
+        }
+    }
+}
+
+fn is_open(status: RequestStatus) -> bool {
+    use RequestStatus as S;
+    matches!(status, S::Accepted | S::Sent | S::Disputed)
+}
+
+async fn events(world: &World, request: &Request, broken: &mut Vec<String>) {
+    let events = requests::events(&world.app.systems.master, request.id).await;
+    let events = events.expect("reads");
+    let mut prev = request_event::genesis(request.id);
+    for (seq, (event, stored)) in (1..).zip(&events) {
+        if event.seq != seq || event.prev_hash != prev || event.hash() != *stored {
+            broken.push(format!("{}: the events break at {seq}", request.id));
+            return;
+        }
+        prev = *stored;
+    }
+    if (request.event_seq as usize, request.event_hash) != (events.len(), prev) {
+        broken.push(format!("{}: the last event is not the head", request.id));
+    }
+    let completed = events
+        .iter()
+        .filter(|(event, _)| event.kind == EventKind::Completed);
+    let expected = usize::from(request.status == RequestStatus::Completed);
+    if completed.count() != expected {
+        broken.push(format!(
+            "{}: completed other than {expected} times",
+            request.id
+        ));
+    }
+}
+
+fn effects(request: &Request, state: &State, broken: &mut Vec<String>) {
+    let id = request.id;
+    let mut counted = Vec::new();
+    for saga in state.sagas_of(request) {
+        let owns = request.saga_id == Some(saga.saga_id);
+        match (saga.kind, saga.status.is_terminal()) {
+            (SagaKind::Accept | SagaKind::Confirm, ended) if ended == owns => broken.push(format!(
+                "{id}: its saga is {:?} and the {} saga {} is {}",
+                request.saga_id, saga.kind, saga.saga_id, saga.status
+            )),
+            _ => {}
+        }
+        match saga.status {
+            SagaStatus::Completed if saga.kind == SagaKind::Confirm => counted.push(saga.saga_id),
+            SagaStatus::Completed => {}
+            SagaStatus::Compensated => nothing_counts(id, saga.saga_id, state, broken),
+            SagaStatus::Running | SagaStatus::Compensating | SagaStatus::Stuck => {}
+        }
+    }
+    let completed = usize::from(request.status == RequestStatus::Completed);
+    if counted.len() != completed {
+        broken.push(format!(
+            "{id} is {} and was booked {} times",
+            request.status,
+            counted.len()
+        ));
+    }
+    for saga in counted {
+        booked_once(request, saga, state, broken);
+    }
+    let reserved = request
+        .reservation_saga_id
+        .filter(|_| request.saga_id.is_none());
+    if let (Some(saga), true) = (reserved, is_open(request.status)) {
+        let sender = request
+            .broker_of(request.sender())
+            .and_then(|id| state.book(id));
+        let amount = sender
+            .and_then(|book| book.held.iter().find(|((of, _), _)| *of == saga))
+            .map(|(_, held)| held.amount);
+        if amount != Some(request.debit_amount()) {
+            broken.push(format!(
+                "{id}: reserved {amount:?}, not {}",
+                request.debit_amount()
+            ));
+        }
+    }
+}
+
+/// A saga that went back has no effect that counts.
+fn nothing_counts(id: RequestId, saga: Uuid, state: &State, broken: &mut Vec<String>) {
+    let mut open: BTreeSet<(BrokerId, u64)> = BTreeSet::new();
+    for stored in state.entries_of(saga) {
+        let entry = &stored.entry;
+        match entry.reverses_seq {
+            None => drop(open.insert((entry.broker, entry.seq))),
+            Some(seq) => {
+                let original = state
+                    .book(entry.broker)
+                    .and_then(|book| book.entries.get(usize::try_from(seq).ok()? - 1));
+                let mirrors = original.is_some_and(|original| {
+                    signed(&original.entry) == -signed(entry)
+                        && entry.diverted_from.unwrap_or(entry.account) == original.entry.account
+                });
+                if !mirrors || !open.remove(&(entry.broker, seq)) {
+                    broken.push(format!("{id}: seq {} reverses {seq} wrongly", entry.seq));
+                }
+            }
+        }
+    }
+    if !open.is_empty() {
+        broken.push(format!("{id}: went back, and {open:?} stand"));
+    }
+    let owed = state.obligations.iter().find(|owed| owed.saga_id == saga);
+    if owed.is_some_and(|owed| owed.status.as_str() != "failed" || owed.remaining_amount != 0) {
+        broken.push(format!("{id}: went back, and its obligation stands"));
+    }
+    match state.transfers_of(saga) {
+        [None, None] => {}
+        [Some(hold), Some(settled)] if settled.kind == TransferKind::Void(hold.id) => {}
+        other => broken.push(format!("{id}: went back, and the ledger has {other:?}")),
+    }
+}
+
+/// A saga that completed has exactly the effects that the request's terms say.
+fn booked_once(request: &Request, saga: Uuid, state: &State, broken: &mut Vec<String>) {
+    let id = request.id;
+    let found = state.entries_of(saga);
+    let mut lines: Vec<_> = found
+        .iter()
+        .map(|stored| {
+            let entry = &stored.entry;
+            let meant_for = entry.diverted_from.unwrap_or(entry.account);
+            (entry.broker, meant_for, entry.side.as_str(), entry.amount)
+        })
+        .collect();
+    let mut expected = expected_entries(request);
+    lines.sort_unstable();
+    expected.sort_unstable();
+    if lines != expected {
+        broken.push(format!("{id}: booked {lines:?}, agreed {expected:?}"));
+    }
+    if found
+        .iter()
+        .any(|stored| stored.entry.op_digest != found[0].entry.op_digest)
+    {
+        broken.push(format!("{id}: the entries are not of one operation"));
+    }
+    let owed = state.obligations.iter().find(|owed| owed.saga_id == saga);
+    let owed = owed.map(|owed| {
+        let sides = (owed.debtor, owed.creditor);
+        (
+            sides,
+            owed.amount,
+            owed.remaining_amount,
+            owed.status.as_str(),
+        )
+    });
+    let agreed = request
+        .terms
+        .obligation_on(request.settled_amount())
+        .map(|(debtor, amount)| {
+            let broker = |party| request.broker_of(party).unwrap_or(0);
+            let sides = (broker(debtor), broker(debtor.other()));
+            (sides, amount, amount, "active")
+        });
+    if owed != agreed {
+        broken.push(format!("{id}: owed {owed:?}, agreed {agreed:?}"));
+    }
+    match (state.transfers_of(saga), agreed) {
+        ([None, None], None) => {}
+        ([Some(hold), Some(posted)], Some((_, amount, _, _)))
+            if posted.kind == TransferKind::Post(hold.id)
+                && posted.amount == u128::from(amount) => {}
+        (other, _) => broken.push(format!("{id}: completed, and the ledger has {other:?}")),
+    }
+}
+
+/// The principal from sender to receiver; the commission from its payer (a sender pays it from
+/// the account that it sends from) to the other's commission account.
+fn expected_entries(request: &Request) -> Vec<(BrokerId, AccountId, &'static str, u64)> {
+    let received = request.settled_amount();
+    let sender = request.sender();
+    let account = |party: Party| request.account_of(party).expect("has accounts").clone();
+    let house = |party: Party| {
+        let broker = request.broker_of(party).expect("has parties");
+        AccountRef::house(broker, HousePurpose::Commission, &request.currency)
+    };
+    let mut moves = vec![(account(sender), account(sender.other()), received.minor())];
+    if let Some(commission) = request.terms.commission {
+        let from = match commission.payer == sender {
+            true => account(sender),
+            false => house(commission.payer),
+        };
+        let amount = commission.on(received);
+        if amount > 0 {
+            moves.push((from, house(commission.payer.other()), amount));
+        }
+    }
+    let line = |account: &AccountRef, side, amount| (account.broker, account.id(), side, amount);
+    moves
+        .iter()
+        .flat_map(|(from, to, amount)| [line(from, "debit", *amount), line(to, "credit", *amount)])
+        .collect()
+}
+
+fn cursor(saga: &SagaRecord, cursors: Cursors, broken: &mut Vec<String>) {
+    let right = match saga.status {
+        SagaStatus::Running | SagaStatus::Compensating => {
+            (cursors.pending, cursors.failed) == (1, 0)
+        }
+        SagaStatus::Stuck => (cursors.pending, cursors.failed) == (0, 1),
+        SagaStatus::Completed | SagaStatus::Compensated => {
+            (cursors.pending, cursors.waiting, cursors.failed) == (0, 0, 0)
+        }
+    };
+    if !right {
+        broken.push(format!(
+            "saga {} is {} with {} pending, {} waiting, {} failed steps",
+            saga.saga_id, saga.status, cursors.pending, cursors.waiting, cursors.failed
+        ));
+    }
+}
+
+/// Claims less debts is the position in the ledger, sagas under way counted in.
+fn positions(state: &State, broken: &mut Vec<String>) {
+    let mut posted: BTreeMap<BrokerId, i128> = BTreeMap::new();
+    let mut held: BTreeMap<BrokerId, i128> = BTreeMap::new();
+    let running = |saga: Uuid| {
+        let mut all = state.sagas.iter().map(|(saga, _)| saga);
+        all.any(|record| record.saga_id == saga && !record.status.is_terminal())
+    };
+    for owed in &state.obligations {
+        let settled = state.transfers_of(owed.saga_id);
+        let sums = match (owed.status.as_str(), settled) {
+            ("active", _) => &mut posted,
+            ("pending", _) if !running(owed.saga_id) => {
+                broken.push(format!("{} is pending and no saga runs", owed.id));
+                continue;
+            }
+            ("pending", [_, Some(settled)]) if matches!(settled.kind, TransferKind::Post(_)) => {
+                &mut posted
+            }
+            ("pending", [Some(_), None]) => &mut held,
+            _ => continue,
+        };
+        let amount = i128::from(owed.remaining_amount);
+        *sums.entry(owed.debtor).or_default() -= amount;
+        *sums.entry(owed.creditor).or_default() += amount;
+    }
+    for (broker, balances) in &state.positions {
+        let of = |sums: &BTreeMap<BrokerId, i128>| sums.get(broker).copied().unwrap_or(0);
+        let (owed, found) = (
+            (of(&posted), of(&held)),
+            (balances.posted(), balances.pending()),
+        );
+        if owed != found {
+            broken.push(format!(
+                "broker {broker}: obligations say {owed:?}, the ledger {found:?}"
+            ));
+        }
+    }
+}
