@@ -29,7 +29,7 @@ pub(super) struct Args {
 }
 
 /// How long the API server may take until it is ready.
-const START: Duration = Duration::from_secs(60);
+const START: Duration = Duration::from_mins(1);
 
 pub(super) async fn run(args: Args) -> Result<ExitCode, Failure> {
     let program = std::env::current_exe()?;
