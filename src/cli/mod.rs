@@ -1,5 +1,6 @@
 //! The command line: one file per subcommand.
 
+mod bench;
 mod config;
 mod demo;
 mod dev;
@@ -43,6 +44,7 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Bench(bench::Args),
     Demo(demo::Args),
     Dev(dev::Args),
     Down(down::Args),
@@ -99,6 +101,7 @@ pub fn main() -> ExitCode {
     };
     let outcome = runtime.block_on(async {
         match cli.command {
+            Command::Bench(args) => bench::run(args).await,
             Command::Demo(args) => demo::run(args).await,
             Command::Dev(args) => dev::run(args).await,
             Command::Down(args) => down::run(&args).await,
