@@ -94,7 +94,10 @@ impl BooksService {
                 entries: vec![entry],
                 op_digest,
                 consumes: None,
-                private: note.map(|note| json!({ "note": note })),
+                // The salt keeps a short text from being guessed by its digest once it is erased.
+                private: note.map(
+                    |note| json!({ "note": note, "salt": Uuid::new_v4().simple().to_string() }),
+                ),
             },
         };
         let intention = intention.clone();
