@@ -7,7 +7,10 @@ use sqlx::mysql::{MySqlConnectOptions, MySqlPoolOptions};
 
 use crate::config::Config;
 use crate::runtime::{Clock, Entropy};
+use crate::services::books::BooksService;
 use crate::services::network::{NetworkRules, NetworkService};
+use crate::services::provisioning::Provisioning;
+use crate::services::reconcile::Reconcile;
 use crate::services::saga::{SagaEngine, SagaLimits, Systems};
 use crate::services::uploads::UploadService;
 use crate::stores::StoreError;
@@ -23,6 +26,46 @@ pub struct App {
     pub engine: SagaEngine,
     pub network: NetworkService,
     pub uploads: UploadService,
+    pub books: BooksService,
+    pub provisioning: Provisioning,
+    pub reconcile: Reconcile,
+}
+
+/// The databases of one process: enough for work that moves no money.
+#[derive(Clone)]
+pub struct Stores {
+    pub master: sqlx::MySqlPool,
+    pub router: Arc<Router>,
+}
+
+impl Stores {
+    /// Connects to nothing yet.
+    ///
+    /// # Errors
+    /// An address that can't be read.
+    pub fn open(config: &Config) -> Result<Self, StoreError> {
+        let master = master_pool(config)?;
+        let servers = config.servers.iter().map(|(name, server)| ServerUrl {
+            name: name.clone(),
+            url: server.url.expose().to_owned(),
+            max_connections: server.max_connections,
+        });
+        let limits = PoolLimits {
+            max_pools: config.pools.max_pools,
+            connections_per_pool: config.pools.per_pool_connections,
+            acquire_timeout: config.pools.acquire_timeout_ms.duration(),
+            ..PoolLimits::default()
+        };
+        let router = Arc::new(Router::new(master.clone(), servers.collect(), limits));
+        Ok(Self { master, router })
+    }
+
+    /// What makes places for books, as the configuration says.
+    #[must_use]
+    pub fn provisioning(&self, config: &Config) -> Provisioning {
+        let prefix = &config.books.database_prefix;
+        Provisioning::new(self.master.clone(), Arc::clone(&self.router), prefix)
+    }
 }
 
 /// Why the parts can't be put together.
@@ -55,20 +98,10 @@ impl App {
         clock: Clock,
         entropy: Entropy,
     ) -> Result<Self, AppError> {
-        let master = master_pool(config)?;
-        let servers = config.servers.iter().map(|(name, server)| ServerUrl {
-            name: name.clone(),
-            url: server.url.expose().to_owned(),
-            max_connections: server.max_connections,
-        });
-        let limits = PoolLimits {
-            max_pools: config.pools.max_pools,
-            connections_per_pool: config.pools.per_pool_connections,
-            acquire_timeout: config.pools.acquire_timeout_ms.duration(),
-            ..PoolLimits::default()
-        };
+        let stores = Stores::open(config)?;
+        let master = stores.master.clone();
         let systems = Systems {
-            router: Arc::new(Router::new(master.clone(), servers.collect(), limits)),
+            router: Arc::clone(&stores.router),
             master: master.clone(),
             ledger,
             clock,
@@ -95,6 +128,9 @@ impl App {
         );
         let uploads = UploadService::new(systems.master.clone(), systems.clock.clone());
         Ok(Self {
+            books: BooksService::new(Arc::clone(&systems.router)),
+            provisioning: stores.provisioning(config),
+            reconcile: Reconcile::new(systems.clone(), Arc::clone(&currencies)),
             systems,
             currencies,
             engine,

@@ -1,5 +1,6 @@
 //! The command line: one file per subcommand.
 
+mod admin;
 mod bench;
 mod config;
 mod demo;
@@ -8,8 +9,10 @@ mod down;
 mod ids;
 mod logging;
 mod migrate;
+mod reconcile;
 mod serve;
 pub mod settings;
+mod table;
 mod verify;
 mod worker;
 
@@ -52,6 +55,8 @@ enum Command {
     Migrate(migrate::Args),
     Serve(serve::Args),
     Worker(worker::Args),
+    Admin(admin::Args),
+    Reconcile(reconcile::Args),
     Ids(ids::Args),
     Verify(verify::Args),
 }
@@ -60,7 +65,7 @@ enum Command {
 #[derive(Debug, clap::Args)]
 struct ConfigFile {
     /// Configuration file [default: settlenet.toml in this folder, if it is there]
-    #[arg(long, value_name = "FILE", env = "SETTLENET_CONFIG")]
+    #[arg(long, global = true, value_name = "FILE", env = "SETTLENET_CONFIG")]
     config: Option<PathBuf>,
 }
 
@@ -110,7 +115,9 @@ pub fn main() -> ExitCode {
             Command::Serve(args) => serve::run(args).await,
             Command::Worker(args) => worker::run(args).await,
             Command::Ids(args) => ids::run(&args),
-            Command::Verify(args) => verify::run(&args),
+            Command::Admin(args) => admin::run(&args).await,
+            Command::Reconcile(args) => reconcile::run(&args).await,
+            Command::Verify(args) => verify::run(&args).await,
         }
     });
     match outcome {

@@ -52,6 +52,7 @@ pub(super) async fn run(args: Args) -> Result<ExitCode, Failure> {
         workers::start(&app, &config, lifecycle.stopping())
     };
     workers::keep_access(&mut background, &state.auth, lifecycle.stopping());
+    workers::measure(&mut background, &app, lifecycle.stopping());
     tracing::info!(%address, "serving");
     super::print(&format!("listening on http://{address}"));
 

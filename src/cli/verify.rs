@@ -24,8 +24,8 @@ enum What {
     Chain(chain::Args),
 }
 
-pub(super) fn run(args: &Args) -> Result<ExitCode, Failure> {
+pub(super) async fn run(args: &Args) -> Result<ExitCode, Failure> {
     match &args.what {
-        What::Chain(args) => chain::run(args),
+        What::Chain(args) => chain::run(args).await,
     }
 }

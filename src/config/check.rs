@@ -79,6 +79,15 @@ impl Config {
     }
 
     fn check_pools_and_ledger(&self) -> Result<(), ConfigError> {
+        let prefix = &self.books.database_prefix;
+        let plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        if prefix.len() > 32 || !prefix.chars().all(plain) {
+            return Err(wrong(
+                "books.database_prefix",
+                format!("{prefix:?}"),
+                "at most 32 letters, digits and '_'".into(),
+            ));
+        }
         let pools = &self.pools;
         within("pools.max_pools", pools.max_pools, 1..=100_000)?;
         within(

@@ -42,6 +42,8 @@ pub struct Config {
     pub servers: BTreeMap<String, Server>,
     #[serde(default)]
     pub pools: Pools,
+    #[serde(default)]
+    pub books: Books,
     pub postgres: Postgres,
     #[serde(default)]
     pub tigerbeetle: Tigerbeetle,
@@ -122,6 +124,15 @@ pub struct Pools {
     pub per_pool_connections: u32,
     /// Short, so that a dead server fails its own brokers quickly.
     pub acquire_timeout_ms: Millis,
+}
+
+/// The books of new brokers.
+#[derive(Debug, Clone, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Books {
+    /// Begins the names of databases that are made for FULL brokers. Networks that share a
+    /// server need one each; what is made already keeps its name.
+    pub database_prefix: String,
 }
 
 /// The payment manager's database.
@@ -284,6 +295,14 @@ impl Default for Pools {
             max_pools: 64,
             per_pool_connections: 8,
             acquire_timeout_ms: Millis(2_000),
+        }
+    }
+}
+
+impl Default for Books {
+    fn default() -> Self {
+        Self {
+            database_prefix: "settlenet_".into(),
         }
     }
 }

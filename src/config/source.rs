@@ -17,11 +17,12 @@ use super::error::{ConfigError, Fault, Place};
 use super::values::mask;
 
 const PREFIX: &str = "SETTLENET_";
-const SECTIONS: [&str; 10] = [
+const SECTIONS: [&str; 11] = [
     "http",
     "master",
     "servers",
     "pools",
+    "books",
     "postgres",
     "tigerbeetle",
     "auth",

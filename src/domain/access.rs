@@ -164,7 +164,9 @@ actions! {
     PositionRead = "position.read", BrokerSeat, NetworkRead;
     BrokerRead = "broker.read", BrokerSeat, BookRead;
     AccountList = "account.list", BrokerSeat, BookRead;
+    AccountRead = "account.read", BrokerSeat, BookRead;
     AccountOpen = "account.open", BrokerSeat, BookWrite;
+    AccountClose = "account.close", BrokerSeat, BookWrite;
     AccountEntry = "account.entry", BrokerSeat, BookWrite;
     TransactionList = "transaction.list", BrokerSeat, BookRead;
     ChainRead = "chain.read", BrokerSeat, BookRead;
@@ -175,6 +177,10 @@ actions! {
     AdminBrokerRead = "admin.broker.read", PlatformSeat, PlatformRead;
     AdminBrokerSuspend = "admin.broker.suspend", PlatformSeat, PlatformWrite;
     AdminBrokerResume = "admin.broker.resume", PlatformSeat, PlatformWrite;
+    AdminServerList = "admin.server.list", PlatformSeat, PlatformRead;
+    AdminServerAdd = "admin.server.add", PlatformSeat, PlatformWrite;
+    AdminShardList = "admin.shard.list", PlatformSeat, PlatformRead;
+    AdminShardCreate = "admin.shard.create", PlatformSeat, PlatformWrite;
     SagaList = "saga.list", PlatformSeat, PlatformRead;
     SagaRead = "saga.read", PlatformSeat, PlatformRead;
     SagaRetry = "saga.retry", PlatformSeat, PlatformWrite;
@@ -219,7 +225,9 @@ const fn row(action: Action) -> Row {
         Action::PositionRead               => [Y, Y, Y,          N, N, N],
         Action::BrokerRead                 => [Y, Y, Y,          N, N, Y],
         Action::AccountList                => [Y, Y, Y,          N, N, N],
+        Action::AccountRead                => [Y, Y, Y,          N, N, N],
         Action::AccountOpen                => [Y, Y, N,          N, N, N],
+        Action::AccountClose               => [Y, Y, N,          N, N, N],
         Action::AccountEntry               => [Y, N, N,          N, N, N],
         Action::TransactionList            => [Y, Y, Y,          N, N, N],
         Action::ChainRead                  => [Y, Y, Y,          N, N, N],
@@ -230,6 +238,10 @@ const fn row(action: Action) -> Row {
         Action::AdminBrokerRead            => [N, N, N,          Y, N, N],
         Action::AdminBrokerSuspend         => [N, N, N,          Y, N, N],
         Action::AdminBrokerResume          => [N, N, N,          Y, N, N],
+        Action::AdminServerList            => [N, N, N,          Y, N, N],
+        Action::AdminServerAdd             => [N, N, N,          Y, N, N],
+        Action::AdminShardList             => [N, N, N,          Y, N, N],
+        Action::AdminShardCreate           => [N, N, N,          Y, N, N],
         Action::SagaList                   => [N, N, N,          Y, N, N],
         Action::SagaRead                   => [N, N, N,          Y, N, N],
         Action::SagaRetry                  => [N, N, N,          Y, N, N],

@@ -113,6 +113,13 @@ impl HousePurpose {
             Self::Suspense => "suspense",
         }
     }
+
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        [Self::Main, Self::Commission, Self::Suspense]
+            .into_iter()
+            .find(|purpose| purpose.as_str() == text)
+    }
 }
 
 /// Which way an entry moves its account.

@@ -14,6 +14,12 @@ use super::canonical::{self, Hash};
 use super::ids::{AccountId, BrokerId};
 use super::money::CurrencyCode;
 
+mod export;
+mod verify;
+
+pub use export::{ExportedEntry, LINE_MAX, LineError};
+pub use verify::{Fault, Head, HeadError, Problem, Verified, Verifier, broker_of};
+
 /// The version of the entry's format that this program writes.
 pub const FORMAT: u16 = 1;
 
@@ -280,9 +286,9 @@ mod tests {
             |e| e.prev_hash = Hash([4; 32]),
         ];
         for (number, change) in changes.into_iter().enumerate() {
-            let mut other = base.clone();
-            change(&mut other);
-            assert_ne!(other.hash(), base.hash(), "change {number}");
+            let mut changed = base.clone();
+            change(&mut changed);
+            assert_ne!(changed.hash(), base.hash(), "change {number}");
         }
     }
 

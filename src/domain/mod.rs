@@ -6,8 +6,6 @@ pub mod book;
 pub mod broker;
 pub mod canonical;
 pub mod chain;
-pub mod chain_export;
-pub mod chain_verify;
 pub mod effects;
 pub mod ids;
 pub mod ledger;

@@ -1,5 +1,12 @@
 //! Enums whose values have one fixed word each: in the databases, in hashes and on the wire.
 
+/// A text is none of an enum's words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("it is one of: {allowed}")]
+pub struct UnknownWord {
+    pub(in crate::domain) allowed: &'static str,
+}
+
 macro_rules! words {
     ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident = $text:literal),+ $(,)? }) => {
         $(#[$doc])*
@@ -17,6 +24,16 @@ macro_rules! words {
             #[must_use]
             pub fn parse(text: &str) -> Option<Self> {
                 match text { $($text => Some(Self::$variant),)+ _ => None }
+            }
+        }
+
+        impl std::str::FromStr for $name {
+            type Err = $crate::domain::words::UnknownWord;
+
+            fn from_str(text: &str) -> Result<Self, Self::Err> {
+                Self::parse(text).ok_or($crate::domain::words::UnknownWord {
+                    allowed: concat!($($text, " "),+).trim_ascii_end(),
+                })
             }
         }
 

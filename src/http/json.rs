@@ -80,6 +80,11 @@ pub fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     let value = match result {
         Ok(value) => value,
         Err(error) => match error.classify() {
+            // What serde_json says of a null or a number where it looks for a word.
+            Category::Syntax if plain(&error) == "expected value" && is_whole(text) => {
+                let path = track.path().to_string();
+                return Err(Problem::fields(vec![field_error(&path, "is a word")]));
+            }
             Category::Syntax | Category::Eof | Category::Io => return Err(not_json(&error)),
             Category::Data => {
                 let mut errors = vec![field_error(&track.path().to_string(), &plain(&error))];
@@ -94,6 +99,11 @@ pub fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     } else {
         Err(Problem::fields(unknown))
     }
+}
+
+/// Whether a text is JSON, whatever it says.
+fn is_whole(text: &str) -> bool {
+    serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok()
 }
 
 fn not_json(error: &serde_json::Error) -> Problem {
@@ -232,6 +242,24 @@ mod tests {
         assert_eq!(fault(negative), one("inner.points", "value"));
         assert_eq!(fault(r#"["1", null, [], null]"#), one("", "type"));
         assert_eq!(fault("5"), one("", "type"));
+    }
+
+    #[test]
+    fn names_the_field_that_is_no_word() {
+        #[derive(Debug, Deserialize)]
+        #[expect(dead_code, reason = "only read into")]
+        struct Entry {
+            sides: Vec<crate::domain::account::Side>,
+        }
+        assert!(parse::<Entry>(br#"{"sides":["debit"]}"#).is_ok());
+        for wrong in ["null", "7", "\"up\"", "true", "[]", "{}"] {
+            let body = format!(r#"{{"sides":["debit",{wrong}]}}"#);
+            let problem = parse::<Entry>(body.as_bytes()).unwrap_err();
+            assert_eq!(problem.code(), Code::FieldsInvalid, "{wrong}");
+            assert_eq!(problem.errors()[0].field, "sides[1]", "{wrong}");
+        }
+        let broken = parse::<Entry>(br#"{"sides":[null}"#).unwrap_err();
+        assert_eq!(broken.code(), Code::BadJson);
     }
 
     #[test]

@@ -4,21 +4,27 @@
 //! an [`guard::Allowed`] of its action (a new action is a line in `domain::access` and a row of
 //! the table), and a line in [`routes`] here.
 
+mod accounts;
 mod auth;
+mod brokers;
+mod chain;
 pub mod guard;
 mod health;
 pub mod idempotency;
 pub mod json;
 mod layers;
+mod money;
 mod obligations;
 pub mod paging;
 pub mod params;
 pub mod problem;
 mod rate;
+mod reconcile;
 mod requests;
 pub mod routes;
 mod sagas;
 mod serve;
+mod servers;
 mod state;
 mod team;
 mod uploads;
@@ -46,7 +52,12 @@ pub fn routes() -> Routes {
         .merge(requests::routes())
         .merge(uploads::routes())
         .merge(obligations::routes())
+        .merge(accounts::routes())
+        .merge(chain::routes())
+        .merge(brokers::routes())
+        .merge(servers::routes())
         .merge(sagas::routes())
+        .merge(reconcile::routes())
 }
 
 #[derive(OpenApi)]

@@ -6,6 +6,7 @@ use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
 use super::guard::Allowed;
+use super::money::exponent_of;
 use super::paging::{Page, PageRequest};
 use super::params::{PathOf, QueryOf};
 use super::problem::{Code, Problem};
@@ -13,7 +14,7 @@ use super::routes::Routes;
 use super::state::AppState;
 use crate::domain::access::actions;
 use crate::domain::ids::{BrokerId, ObligationId};
-use crate::domain::money::{CurrencyCode, format_minor};
+use crate::domain::money::format_minor;
 use crate::domain::obligation::ObligationStatus;
 use crate::route;
 use crate::stores::master::obligations::{self, Obligation};
@@ -126,7 +127,7 @@ async fn positions(
     let found = obligations::positions(&state.app.systems.master, me.seat.broker_id).await?;
     let mut items = Vec::with_capacity(found.len());
     for position in found {
-        let exponent = exponent(&state, &position.currency_code).await?;
+        let exponent = exponent_of(&state, &position.currency_code).await?;
         let net = i128::from(position.owed) - i128::from(position.owing);
         items.push(PositionView {
             counterparty_broker_id: position.counterparty,
@@ -140,7 +141,7 @@ async fn positions(
 }
 
 async fn view(state: &AppState, obligation: Obligation) -> Result<ObligationView, Problem> {
-    let exponent = exponent(state, &obligation.currency).await?;
+    let exponent = exponent_of(state, &obligation.currency).await?;
     let money = |minor: u64| format_minor(i128::from(minor), exponent);
     Ok(ObligationView {
         id: obligation.id,
@@ -155,12 +156,4 @@ async fn view(state: &AppState, obligation: Obligation) -> Result<ObligationView
         created_at: obligation.created_at,
         activated_at: obligation.activated_at,
     })
-}
-
-async fn exponent(state: &AppState, code: &str) -> Result<u8, Problem> {
-    let Ok(code) = code.parse::<CurrencyCode>() else {
-        return Ok(0);
-    };
-    let currency = state.app.currencies.get(&code).await?;
-    Ok(currency.map_or(0, |currency| currency.exponent))
 }

@@ -61,6 +61,8 @@ codes! {
     BooksRefused = "books_refused", CONFLICT, "A book refused it, and nothing was changed";
     NotYourMove = "not_your_move", FORBIDDEN, "This is the other side's to do";
     BrokerSuspended = "broker_suspended", FORBIDDEN, "The broker is suspended";
+    NameTaken = "name_taken", CONFLICT, "The name is taken";
+    NoRoom = "no_room", CONFLICT, "No place with room takes what is new";
     LoginTaken = "login_taken", CONFLICT, "The login is taken";
     OwnAccount = "own_account", CONFLICT, "Nobody disables their own account";
     TooLarge = "too_large", PAYLOAD_TOO_LARGE, "The body is too large";

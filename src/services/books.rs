@@ -2,9 +2,12 @@
 
 mod export;
 mod own_entry;
+mod verify;
 
 pub use export::ExportError;
 pub use own_entry::{EntryInput, OwnEntryKind};
+pub use verify::Walked;
+pub(in crate::services) use verify::walk;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,13 +17,14 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use serde_json::Value;
 
-use crate::domain::account::{AccountRef, OwnerKind};
+use crate::domain::account::{AccountRef, HousePurpose, OwnerKind};
 use crate::domain::book::AccountState;
-use crate::domain::chain_verify::Head;
+use crate::domain::chain::Head;
 use crate::domain::ids::{AccountId, BrokerId};
-use crate::domain::money::Currency;
+use crate::domain::money::CurrencyCode;
 use crate::stores::StoreError;
 use crate::stores::book::{self, AccountRow, Closed, Opened, StoredEntry};
+use crate::stores::master::idempotency::Intention;
 use crate::stores::router::{BookRead, BookScope, Router};
 
 /// Tries of a write on a book that is busy or moving, and the first pause between two; each
@@ -56,6 +60,16 @@ pub enum BooksError {
     BrokenOff,
 }
 
+/// An account that is to be.
+#[derive(Clone, Debug)]
+pub struct NewAccount {
+    pub owner_kind: OwnerKind,
+    /// The cashier's or partner's name; `main`, `commission` or `suspense` for the house.
+    pub owner_ref: String,
+    /// One of the registry.
+    pub currency: CurrencyCode,
+}
+
 /// Books of brokers. Clones share the router.
 #[derive(Clone)]
 pub struct BooksService {
@@ -69,34 +83,49 @@ impl BooksService {
     }
 
     /// Opens an account, or opens one again that was closed; one that is open is given as it is.
+    /// A repeat of the same intention gives the account as it is by then.
     ///
     /// # Errors
     /// A name that can't be an owner's; see [`BooksError`].
     pub async fn open_account(
         &self,
         broker: BrokerId,
-        owner_kind: OwnerKind,
-        owner_ref: &str,
-        currency: &Currency,
+        intention: &Intention,
+        new: NewAccount,
         now: DateTime<Utc>,
-    ) -> Result<Opened, BooksError> {
-        if !AccountRef::is_owner_ref(owner_ref) {
-            return Err(BooksError::Invalid {
-                field: "owner_ref",
-                rule: "is 1 to 64 of letters, digits, '_', '-' and '.'",
-            });
+    ) -> Result<AccountState, BooksError> {
+        let rule = match new.owner_kind {
+            OwnerKind::House if HousePurpose::parse(&new.owner_ref).is_none() => {
+                Some("is main, commission or suspense for the house")
+            }
+            OwnerKind::Cashier | OwnerKind::Partner
+                if !AccountRef::is_owner_ref(&new.owner_ref) =>
+            {
+                Some("is 1 to 64 of letters, digits, '_', '-' and '.'")
+            }
+            OwnerKind::House | OwnerKind::Cashier | OwnerKind::Partner => None,
+        };
+        if let Some(rule) = rule {
+            let field = "owner_ref";
+            return Err(BooksError::Invalid { field, rule });
         }
         let owner = AccountRef {
             broker,
-            owner_kind,
-            owner_ref: owner_ref.to_owned(),
-            currency: currency.code.clone(),
+            owner_kind: new.owner_kind,
+            owner_ref: new.owner_ref,
+            currency: new.currency,
         };
-        self.write(broker, move |scope| {
-            let owner = owner.clone();
-            async move { book::open_account(&scope, &owner, now).await }
-        })
-        .await
+        let intention = intention.clone();
+        let opened = self
+            .write(broker, move |scope| {
+                let (intention, owner) = (intention.clone(), owner.clone());
+                async move { book::open_account(&scope, &intention, &owner, now).await }
+            })
+            .await?;
+        match opened {
+            Opened::Now(state) | Opened::Before(state) => Ok(state),
+            Opened::OtherRequest => Err(BooksError::KeyReused),
+        }
     }
 
     /// Closes an account on which nothing is promised.
@@ -122,18 +151,20 @@ impl BooksService {
         }
     }
 
-    /// Accounts after an id, in the order of ids.
+    /// Accounts, newest first, of one owner's name or of all; `after` is the last of the page
+    /// before.
     ///
     /// # Errors
     /// The book's database's.
     pub async fn accounts(
         &self,
         broker: BrokerId,
-        after: Option<AccountId>,
+        owner_ref: Option<String>,
+        after: Option<(DateTime<Utc>, AccountId)>,
         limit: u32,
     ) -> Result<Vec<AccountRow>, BooksError> {
         self.read(broker, move |read| {
-            book::accounts(read, after, limit).boxed()
+            book::accounts_newest(read, owner_ref.clone(), after, limit).boxed()
         })
         .await
     }
@@ -168,10 +199,10 @@ impl BooksService {
         let page = self
             .read(broker, move |read| {
                 async move {
-                    if let Some(id) = account
-                        && book::account(read, id).await?.is_none()
-                    {
-                        return Ok(None);
+                    if let Some(id) = account {
+                        if book::account(read, id).await?.is_none() {
+                            return Ok(None);
+                        }
                     }
                     let before = before.unwrap_or(u64::MAX);
                     let page = book::transactions(read, account, before, limit).await?;
@@ -186,14 +217,7 @@ impl BooksService {
     /// # Errors
     /// The book's database's.
     pub async fn head(&self, broker: BrokerId) -> Result<Head, BooksError> {
-        self.read(broker, |read| {
-            async move {
-                let (seq, hash) = book::head(read).await?;
-                Ok(Head { seq, hash })
-            }
-            .boxed()
-        })
-        .await
+        self.read(broker, |read| book::head(read).boxed()).await
     }
 
     /// The head, and entries after a seq in order, as of one moment.
@@ -208,9 +232,9 @@ impl BooksService {
     ) -> Result<(Head, Vec<StoredEntry>), BooksError> {
         self.read(broker, move |read| {
             async move {
-                let (head, hash) = book::head(read).await?;
+                let head = book::head(read).await?;
                 let entries = book::entries_after(read, seq, limit).await?;
-                Ok((Head { seq: head, hash }, entries))
+                Ok((head, entries))
             }
             .boxed()
         })

@@ -6,6 +6,7 @@ pub mod auth;
 pub mod books;
 pub mod lanes;
 pub mod network;
+pub mod onboarding;
 pub mod provisioning;
 pub mod reconcile;
 pub mod saga;

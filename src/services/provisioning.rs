@@ -24,9 +24,6 @@ use crate::stores::master::{self, placement};
 use crate::stores::migrate::{Kind, MigrationError, migrate};
 use crate::stores::router::{DatabaseKey, Router};
 
-/// What databases are named after where nothing else is said.
-pub const DATABASE_PREFIX: &str = "settlenet_";
-
 /// Why a place could not be made or found.
 #[derive(Debug, thiserror::Error)]
 pub enum ProvisioningError {
@@ -37,6 +34,8 @@ pub enum ProvisioningError {
     /// The idempotency key stood for something else.
     #[error("this Idempotency-Key was used for another request")]
     KeyReused,
+    #[error("the name of a database is 1 to 64 letters, digits, '_' and '-'")]
+    InvalidDatabase,
     #[error("no broker {id}")]
     NoSuchBroker { id: BrokerId },
     #[error("no shard with room takes new brokers")]
@@ -73,7 +72,7 @@ pub struct Provisioning {
 }
 
 impl Provisioning {
-    /// `database_prefix` begins the names of FULL brokers' databases; see [`DATABASE_PREFIX`].
+    /// `database_prefix` begins the names of FULL brokers' databases.
     #[must_use]
     pub fn new(master: MySqlPool, router: Arc<Router>, database_prefix: &str) -> Self {
         Self {
@@ -99,6 +98,22 @@ impl Provisioning {
         Ok(())
     }
 
+    /// Says whether a server takes new databases, or a shard new brokers.
+    ///
+    /// # Errors
+    /// The master's. One that there is not stays so.
+    pub async fn set_open(&self, place: &OpenPlace, open: bool) -> Result<(), ProvisioningError> {
+        match place {
+            OpenPlace::Server(name) => {
+                placement::set_server_open(&self.master, name, open).await?;
+            }
+            OpenPlace::Shard(number) => {
+                placement::set_shard_open(&self.master, *number, open).await?;
+            }
+        }
+        Ok(())
+    }
+
     /// Creates a shard in a database of a server, or finishes one that was begun, and gives its
     /// number. `capacity` is the number of brokers that it may hold.
     ///
@@ -111,6 +126,10 @@ impl Provisioning {
         capacity: u32,
         now: DateTime<Utc>,
     ) -> Result<u32, ProvisioningError> {
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
+        if !(1..=64).contains(&database.len()) || !database.bytes().all(plain) {
+            return Err(ProvisioningError::InvalidDatabase);
+        }
         let (this, key) = (self.clone(), key(server, database));
         whole(async move { this.make_shard(&key, capacity, now).await }).await
     }
@@ -347,6 +366,13 @@ impl Provisioning {
                 source,
             })
     }
+}
+
+/// What may be open to what is new.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OpenPlace {
+    Server(String),
+    Shard(u32),
 }
 
 enum Place {

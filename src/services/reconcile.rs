@@ -19,11 +19,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Serialize;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::saga::Systems;
 use crate::stores::StoreError;
 use crate::stores::ledger::LedgerError;
 use crate::stores::master::currencies::CurrencyRegistry;
+
+/// The invariants that are checked here, by their numbers.
+pub const INVARIANTS: [u8; 4] = [1, 2, 3, 7];
 
 /// Findings that are kept of one invariant; beyond them they are only counted.
 pub const FINDINGS_MAX: usize = 1_000;
@@ -35,7 +39,7 @@ const LOOKS: u32 = 4;
 const BETWEEN_LOOKS: Duration = Duration::from_millis(100);
 
 /// Something that is wrong, or could not be checked.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, utoipa::ToSchema)]
 pub struct Finding {
     /// What it is about: `broker 1`, `NR-…`, a database.
     pub subject: String,
@@ -43,7 +47,7 @@ pub struct Finding {
 }
 
 /// What came of checking one invariant.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, utoipa::ToSchema)]
 pub struct InvariantReport {
     pub invariant: u8,
     pub name: &'static str,
@@ -85,6 +89,7 @@ pub struct Progress {
 pub struct Reconcile {
     systems: Systems,
     currencies: Arc<CurrencyRegistry>,
+    turn: Arc<Semaphore>,
 }
 
 impl Reconcile {
@@ -93,25 +98,39 @@ impl Reconcile {
         Self {
             systems,
             currencies,
+            turn: Arc::new(Semaphore::new(1)),
         }
     }
 
-    /// Checks all invariants one after the other.
+    /// Checks all invariants one after the other, or one of [`INVARIANTS`].
     ///
     /// # Errors
     /// See [`ReconcileError`].
-    pub async fn all(
+    pub async fn run(
         &self,
+        only: Option<u8>,
         progress: &(dyn Fn(Progress) + Sync),
     ) -> Result<Report, ReconcileError> {
-        Ok(Report {
-            invariants: vec![
-                self.requests(progress).await?,
-                self.books(progress).await?,
-                self.positions(progress).await?,
-                self.isolation(progress).await?,
-            ],
-        })
+        let mut invariants = Vec::with_capacity(INVARIANTS.len());
+        for number in INVARIANTS {
+            if only.is_some_and(|only| only != number) {
+                continue;
+            }
+            invariants.push(match number {
+                1 => self.requests(progress).await?,
+                2 => self.books(progress).await?,
+                3 => self.positions(progress).await?,
+                _ => self.isolation(progress).await?,
+            });
+        }
+        Ok(Report { invariants })
+    }
+
+    /// The one turn that this process has, for callers that must not run beside each other;
+    /// `None` while somebody has it.
+    #[must_use]
+    pub fn turn(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.turn).try_acquire_owned().ok()
     }
 }
 

@@ -168,6 +168,21 @@ impl TeamService {
         Ok(shown_user(row))
     }
 
+    /// Whether [`Self::create_user`] would take a broker's person, for whoever makes something
+    /// else first.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn check_new(&self, new: &NewUser, intention: &Intention) -> Result<(), TeamError> {
+        let login = check_login(&new.login)?;
+        check_password(&new.password)?;
+        let user_id = UserId::derive(&[&intention.client, &intention.key]);
+        match user::by_login(&self.pool, &login).await? {
+            Some(other) if other.user_id != user_id => Err(TeamError::LoginTaken),
+            Some(_) | None => Ok(()),
+        }
+    }
+
     /// A team's people, newest first.
     ///
     /// # Errors

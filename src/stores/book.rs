@@ -3,6 +3,7 @@
 mod accounts;
 mod append;
 mod census;
+mod intention;
 mod read;
 mod rows;
 mod shard;
@@ -12,8 +13,8 @@ pub use append::{Once, append, append_once};
 pub use census::Census;
 pub(crate) use census::census;
 pub use read::{
-    AccountRow, ReservationRow, account, accounts, entries_after, entries_of, head,
-    reservations_held, step_outcomes, transactions,
+    AccountRow, ReservationRow, account, accounts, accounts_newest, entries_after, entries_of,
+    head, reservations_held, step_outcomes, transactions,
 };
 pub use rows::StoredEntry;
 pub(crate) use shard::{set_shard_number, shard_number};

@@ -3,12 +3,15 @@
 
 mod access;
 mod expiry;
+mod gauges;
 mod sagas;
 mod sequencer;
 
 use std::future::Future;
+use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
@@ -49,6 +52,24 @@ pub fn keep_access(workers: &mut JoinSet<()>, auth: &AuthService, shutdown: &Can
         async move { access::keep(&auth).await }
     }));
 }
+
+/// Measures what `/metrics` shows of the network's state, in every process that serves it.
+pub fn measure(workers: &mut JoinSet<()>, app: &App, shutdown: &CancellationToken) {
+    let app = app.clone();
+    let gauges = Arc::new(Mutex::new(gauges::Gauges::default()));
+    workers.spawn(turn(
+        "gauges",
+        MEASURE_PERIOD,
+        shutdown.clone(),
+        move || {
+            let (app, gauges) = (app.clone(), Arc::clone(&gauges));
+            async move { gauges.lock().await.measure(&app).await }
+        },
+    ));
+}
+
+/// As often as it is worth being asked.
+const MEASURE_PERIOD: Duration = Duration::from_secs(5);
 
 /// Within this a retired key is no longer taken anywhere.
 const ACCESS_PERIOD: Duration = Duration::from_mins(1);

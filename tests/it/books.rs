@@ -3,12 +3,12 @@
 use settlenet::domain::account::{AccountRef, OwnerKind, Side};
 use settlenet::domain::book::{Job, JobOutcome, Work};
 use settlenet::domain::canonical::Hash;
-use settlenet::domain::chain_verify::Verifier;
+use settlenet::domain::chain::Verifier;
 use settlenet::domain::ids::{AccountId, BrokerId};
-use settlenet::domain::money::{Amount, Currency};
-use settlenet::services::books::{BooksError, BooksService, EntryInput, OwnEntryKind};
+use settlenet::domain::money::Amount;
+use settlenet::services::books::{BooksError, BooksService, EntryInput, NewAccount, OwnEntryKind};
 use settlenet::stores::StoreError;
-use settlenet::stores::book::{self, Opened};
+use settlenet::stores::book;
 use settlenet::stores::master::idempotency::Intention;
 use sqlx::AssertSqlSafe;
 use uuid::Uuid;
@@ -17,14 +17,6 @@ use crate::harness::{World, start};
 
 fn service(world: &World) -> BooksService {
     BooksService::new(world.app.systems.router.clone())
-}
-
-fn currency(world: &World) -> Currency {
-    Currency {
-        code: world.currency.clone(),
-        exponent: 2,
-        ledger: world.ledger,
-    }
 }
 
 fn entry(account: AccountId, side: Side, minor: u64) -> EntryInput {
@@ -37,14 +29,20 @@ fn entry(account: AccountId, side: Side, minor: u64) -> EntryInput {
     }
 }
 
+fn named(world: &World, name: &str) -> NewAccount {
+    NewAccount {
+        owner_kind: OwnerKind::Partner,
+        owner_ref: name.to_owned(),
+        currency: world.currency.clone(),
+    }
+}
+
 async fn open(world: &World, broker: BrokerId, name: &str) -> AccountId {
-    let opened = service(world)
-        .open_account(broker, OwnerKind::Partner, name, &currency(world), start())
+    let state = service(world)
+        .open_account(broker, &World::intention(), named(world, name), start())
         .await
         .unwrap();
-    match opened {
-        Opened::Now(state) | Opened::Before(state) => state.owner.id(),
-    }
+    state.owner.id()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -122,22 +120,22 @@ async fn accounts_open_close_and_open_again() {
     let (books, broker) = (service(&world), world.delta);
     let account = open(&world, broker, "FO-1").await;
     assert_eq!(open(&world, broker, "FO-1").await, account);
-    let bad = books
-        .open_account(
-            broker,
-            OwnerKind::Cashier,
-            "a b",
-            &currency(&world),
-            start(),
-        )
-        .await;
-    assert!(matches!(
-        bad,
-        Err(BooksError::Invalid {
-            field: "owner_ref",
-            ..
-        })
-    ));
+    for (owner_kind, owner_ref) in [(OwnerKind::Cashier, "a b"), (OwnerKind::House, "other")] {
+        let new = NewAccount {
+            owner_kind,
+            ..named(&world, owner_ref)
+        };
+        let bad = books
+            .open_account(broker, &World::intention(), new, start())
+            .await;
+        assert!(matches!(
+            bad,
+            Err(BooksError::Invalid {
+                field: "owner_ref",
+                ..
+            })
+        ));
+    }
 
     let scope = world.app.systems.router.book(broker).await.unwrap();
     let owner = world.client(broker, "FO-1");
@@ -193,8 +191,12 @@ async fn accounts_open_close_and_open_again() {
         settlenet::domain::account::HousePurpose::Main,
         &world.currency,
     );
+    let main = NewAccount {
+        owner_kind: OwnerKind::House,
+        ..named(&world, "main")
+    };
     books
-        .open_account(broker, OwnerKind::House, "main", &currency(&world), start())
+        .open_account(broker, &World::intention(), main, start())
         .await
         .unwrap();
     let kept = books.close_account(broker, house.id(), start()).await;
@@ -221,9 +223,15 @@ async fn pages_of_a_book() {
             .await
             .unwrap();
     }
-    accounts.sort();
-    let first = books.accounts(broker, None, 2).await.unwrap();
-    let rest = books.accounts(broker, Some(first[1].0), 2).await.unwrap();
+    // Made at the same time: the order is that of their ids.
+    accounts.sort_by(|a, b| b.cmp(a));
+    let first = books.accounts(broker, None, None, 2).await.unwrap();
+    let after = Some((start(), first[1].0));
+    let rest = books.accounts(broker, None, after, 2).await.unwrap();
+    let named = books
+        .accounts(broker, Some("FO-2".to_owned()), None, 9)
+        .await;
+    assert_eq!(named.unwrap().len(), 1);
     let ids: Vec<_> = first.iter().chain(&rest).map(|(id, _)| *id).collect();
     assert_eq!(ids, accounts);
 
@@ -263,14 +271,45 @@ async fn an_exported_chain_verifies_and_its_head_is_the_books() {
         })
         .await
         .unwrap();
-    assert_eq!(head, books.head(broker).await.unwrap());
-    let mut verifier = Verifier::from_genesis(broker).expecting(head);
+    assert_eq!((head, lines.len()), (books.head(broker).await.unwrap(), 5));
+    let mut verifier = Verifier::from_genesis(broker).ending_at(head);
     for line in &lines {
         verifier.line(line).unwrap();
     }
-    let whole = verifier.finish().unwrap();
-    assert_eq!((whole.entries, whole.head), (5, head));
-    assert_eq!(whole.balances[&account].1, 15);
+    let verified = verifier.finish().unwrap();
+    assert_eq!(verified.balances[&account].1, 15);
+    let text = String::from_utf8(lines[0].clone()).unwrap();
+    assert!(
+        text.contains(r#""private":{"note":"counted by two"}"#),
+        "{text}"
+    );
+
+    let walked = books.verify(broker, Some(head), &|_, _| {}).await.unwrap();
+    assert_eq!((walked.head, walked.holds_to), (head, head));
+    assert_eq!(walked.result, Ok(verified));
+}
+
+/// A repeat that arrives late must not undo what came after the first.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_repeated_opening_does_not_open_what_was_closed_since() {
+    let world = World::new().await;
+    let (books, broker) = (service(&world), world.gamma);
+    let intention = World::intention();
+    let ask = |intention: Intention, name: &'static str| {
+        let (books, new) = (books.clone(), named(&world, name));
+        async move { books.open_account(broker, &intention, new, start()).await }
+    };
+    let account = ask(intention.clone(), "FO-1").await.unwrap().owner.id();
+    books.close_account(broker, account, start()).await.unwrap();
+    let again = ask(intention.clone(), "FO-1").await.unwrap();
+    assert!(!again.open);
+    assert!(!books.account(broker, account).await.unwrap().open);
+    let other = Intention {
+        fingerprint: Hash::of_bytes(b"other"),
+        ..intention
+    };
+    let reused = ask(other, "FO-2").await;
+    assert!(matches!(reused, Err(BooksError::KeyReused)));
 }
 
 /// Many at once on one book, some of them twice: each is there once, and the chain holds.

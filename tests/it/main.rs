@@ -5,7 +5,9 @@
 )]
 
 mod access;
+mod api;
 mod books;
+mod cli;
 mod harness;
 mod ids;
 mod ledger;

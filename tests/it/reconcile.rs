@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use settlenet::domain::account::{OwnerKind, Side};
 use settlenet::domain::ids::BrokerId;
-use settlenet::domain::money::{Amount, Currency};
+use settlenet::domain::money::Amount;
 use settlenet::domain::request::{RequestKind, RequestStatus};
-use settlenet::services::books::{BooksService, EntryInput, OwnEntryKind};
+use settlenet::services::books::{BooksService, EntryInput, NewAccount, OwnEntryKind};
 use settlenet::services::network::{CommissionInput, CreateRequest};
 use settlenet::services::reconcile::{Reconcile, Report};
 use sqlx::{AssertSqlSafe, MySqlPool};
@@ -21,7 +21,7 @@ fn reconcile(world: &World) -> Reconcile {
 /// Runs it as a server would: in a task of its own.
 async fn report(world: &World) -> Report {
     let reconcile = reconcile(world);
-    let report = tokio::spawn(async move { reconcile.all(&|_| {}).await });
+    let report = tokio::spawn(async move { reconcile.run(None, &|_| {}).await });
     report.await.unwrap().unwrap()
 }
 
@@ -47,13 +47,13 @@ async fn only_breaks(world: &World, invariant: u8) -> Vec<String> {
 /// A client of Gamma's with 20,000.00.
 async fn client(world: &World, broker: BrokerId) -> settlenet::domain::ids::AccountId {
     let books = BooksService::new(world.app.systems.router.clone());
-    let currency = Currency {
-        code: world.currency.clone(),
-        exponent: 2,
-        ledger: world.ledger,
+    let new = NewAccount {
+        owner_kind: OwnerKind::Partner,
+        owner_ref: "FO-1".to_owned(),
+        currency: world.currency.clone(),
     };
     books
-        .open_account(broker, OwnerKind::Partner, "FO-1", &currency, start())
+        .open_account(broker, &World::intention(), new, start())
         .await
         .unwrap();
     let account = world.client(broker, "FO-1").id();

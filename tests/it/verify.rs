@@ -7,8 +7,7 @@ use chrono::{DateTime, Utc};
 use serde_json::{Value, json};
 use settlenet::domain::account::{AccountRef, HousePurpose, Side};
 use settlenet::domain::canonical::Hash;
-use settlenet::domain::chain::{self, Entry, EntryKind, FORMAT, PlannedEntry};
-use settlenet::domain::chain_export::ExportedEntry;
+use settlenet::domain::chain::{self, Entry, EntryKind, ExportedEntry, FORMAT, PlannedEntry};
 use settlenet::stores::book;
 use uuid::Uuid;
 
@@ -318,14 +317,7 @@ async fn a_book_that_was_really_written_holds_and_each_change_to_it_is_found() {
     let mut read = scope.read().await.unwrap();
     let stored = book::entries_after(&mut read, 0, 10).await.unwrap();
     read.end().await.unwrap();
-    let entries: Vec<ExportedEntry> = stored
-        .iter()
-        .map(|stored| ExportedEntry {
-            entry: stored.entry.canonical(),
-            private: stored.private.clone(),
-            tx_hash: stored.tx_hash,
-        })
-        .collect();
+    let entries: Vec<ExportedEntry> = stored.iter().map(book::StoredEntry::exported).collect();
     assert_eq!(entries.len(), 3);
     let head = format!("3:{}", entries[2].tx_hash);
     let broker = world.alpha.to_string();

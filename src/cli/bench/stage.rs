@@ -19,7 +19,6 @@ use crate::domain::request::RequestKind;
 use crate::runtime::{Clock, Entropy};
 use crate::services::Intention;
 use crate::services::network::{Actor, CreateRequest};
-use crate::services::provisioning::Provisioning;
 use crate::stores::migrate::{self, Kind};
 
 /// Brokers that the spread load goes over.
@@ -42,12 +41,12 @@ impl Stage {
         config.master.url = config.master.url.with_database(&format!("{run}m"));
         config.master.max_connections = CONNECTIONS;
         config.pools.per_pool_connections = 8;
+        config.books.database_prefix.clone_from(&run);
         migrate::migrate(&config.master.url, Kind::Master).await?;
         let app = App::assemble(&config, Clock::System, Entropy::from_env())?;
         let systems = &app.systems;
         let now = systems.clock.now();
-        let provisioning =
-            Provisioning::new(systems.master.clone(), Arc::clone(&systems.router), &run);
+        let provisioning = &app.provisioning;
         provisioning.register_server("a", 0, now).await?;
         provisioning.register_server("b", 1_000, now).await?;
         let server = &config.servers.get("b").context("servers.b")?.url;

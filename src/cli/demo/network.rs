@@ -17,7 +17,6 @@ use crate::domain::ids::BrokerId;
 use crate::runtime::{Clock, Entropy};
 use crate::services::Intention;
 use crate::services::auth::AuthService;
-use crate::services::provisioning::{DATABASE_PREFIX, Provisioning};
 use crate::services::team::{NewUser, TeamService};
 use crate::stores::migrate;
 
@@ -66,15 +65,11 @@ pub(super) async fn make(config: &Config, dir: &Path) -> anyhow::Result<Network>
     let app = App::assemble(config, Clock::System, Entropy::from_env())?;
     let systems = &app.systems;
     let now = systems.clock.now();
-    let provisioning = Provisioning::new(
-        systems.master.clone(),
-        systems.router.clone(),
-        DATABASE_PREFIX,
-    );
+    let provisioning = &app.provisioning;
     // Server `a` has the master and shards; FULL brokers go to `b`.
     provisioning.register_server("a", 0, now).await?;
     provisioning.register_server("b", CAPACITY, now).await?;
-    let shard = format!("{DATABASE_PREFIX}shard_01");
+    let shard = format!("{}shard_01", config.books.database_prefix);
     provisioning
         .create_shard("a", &shard, CAPACITY, now)
         .await?;

@@ -4,46 +4,59 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use serde_json::json;
 
-use super::super::{Failure, print};
+use super::super::{ConfigFile, Failure, print};
 use super::DOES_NOT_HOLD;
-use crate::domain::chain_export::LINE_MAX;
-use crate::domain::chain_verify::{Fault, Head, Verified, Verifier, broker_of};
+use crate::app::Stores;
+use crate::domain::chain::{Fault, Head, LINE_MAX, Verified, Verifier, broker_of};
 use crate::domain::ids::BrokerId;
+use crate::services::books::BooksService;
 
-/// Recompute an exported chain of a broker's book
+/// Progress is told this often.
+const TELL_EVERY: Duration = Duration::from_secs(1);
+
+/// Recompute the chain of a broker's book
 ///
-/// Needs no server, database, network or clock. Says whether every entry is in
-/// its place and unchanged and every balance is the sum of its entries, and if
-/// not names the first bad seq and what is wrong with it. That the end has been
-/// cut off, or all of it rewritten, shows only against a head that is known from
-/// elsewhere: give it as --head. The format is in docs/formats.md.
+/// With --file an exported chain: needs no server, database, network or clock.
+/// Without it the book of --broker as it is stored now, from genesis to the head
+/// that the database has for it: needs the configuration, and only reads.
+///
+/// Says whether every entry is in its place and unchanged and every balance is
+/// the sum of its entries, and if not names the first bad seq and what is wrong
+/// with it. That the end has been cut off, or all of it rewritten, shows only
+/// against a head that is known from elsewhere: give it as --head. The format is
+/// in docs/formats.md.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Exit codes: 0 the chain holds; 1 it could not be checked (an unreadable file, \
-an empty one without --broker); 2 the command line is wrong; 4 it does not hold.")]
+an empty one without --broker, a database that is away); 2 the command line or the \
+configuration is wrong; 4 it does not hold.")]
 pub(in crate::cli) struct Args {
     /// The exported chain; - for standard input
     #[arg(long, value_name = "FILE")]
-    file: PathBuf,
-    /// Whose book it must be [default: that of the first entry]
-    #[arg(long, value_name = "ID")]
+    file: Option<PathBuf>,
+    /// Whose book it is [default with --file: that of the first entry]
+    #[arg(long, value_name = "ID", required_unless_present = "file")]
     broker: Option<BrokerId>,
     /// An entry that must be in it
     #[arg(long, value_name = "SEQ:HASH")]
     head: Option<Head>,
     /// The known entry that the file goes on from, for a part of a chain
-    #[arg(long, value_name = "SEQ:HASH")]
+    #[arg(long, value_name = "SEQ:HASH", requires = "file")]
     after: Option<Head>,
+    #[command(flatten)]
+    config: ConfigFile,
     /// Print the result as JSON
     #[arg(long)]
     json: bool,
 }
 
-/// What the file comes to.
+/// What the chain comes to.
 struct Report {
     broker: Option<BrokerId>,
     /// The last entry that holds, if any does.
@@ -51,15 +64,19 @@ struct Report {
     result: Result<Verified, Fault>,
 }
 
-pub(in crate::cli) fn run(args: &Args) -> Result<ExitCode, Failure> {
+pub(in crate::cli) async fn run(args: &Args) -> Result<ExitCode, Failure> {
     let start = args.after.map_or(0, |after| after.seq);
     if args.head.is_some_and(|head| head.seq <= start) {
         return Err(Failure {
             code: ExitCode::from(2),
-            error: anyhow::anyhow!("--head is an entry of the file, so its seq is above {start}"),
+            error: anyhow::anyhow!("--head is an entry of the chain, so its seq is above {start}"),
         });
     }
-    let report = read(args).with_context(|| args.file.display().to_string())?;
+    let report = match (&args.file, args.broker) {
+        (Some(file), _) => read(args, file).with_context(|| file.display().to_string())?,
+        (None, Some(broker)) => stored(args, broker).await?,
+        (None, None) => return Err(anyhow::anyhow!("neither --file nor --broker").into()),
+    };
     print(&if args.json {
         report.json()
     } else {
@@ -71,8 +88,24 @@ pub(in crate::cli) fn run(args: &Args) -> Result<ExitCode, Failure> {
     }
 }
 
-fn read(args: &Args) -> anyhow::Result<Report> {
-    let mut lines = Lines::open(&args.file)?;
+/// The book as its database has it.
+async fn stored(args: &Args, broker: BrokerId) -> Result<Report, Failure> {
+    let stores = Stores::open(&args.config.load()?)?;
+    let books = BooksService::new(stores.router);
+    let told = Mutex::new(Instant::now());
+    let progress = move |done: u64, of: u64| {
+        let Ok(mut last) = told.lock() else { return };
+        if last.elapsed() >= TELL_EVERY {
+            *last = Instant::now();
+            eprintln!("{done} of {of} entries");
+        }
+    };
+    let walked = books.verify(broker, args.head, &progress).await?;
+    Ok(Report::new(broker, walked.holds_to, walked.result))
+}
+
+fn read(args: &Args, file: &Path) -> anyhow::Result<Report> {
+    let mut lines = Lines::open(file)?;
     let first = lines.next().transpose()?;
     let broker = match (args.broker, &first) {
         (Some(broker), _) => broker,

@@ -1,8 +1,8 @@
-//! A chain as a file, for whoever verifies it elsewhere: one line per entry.
+//! A chain as a file, for whoever verifies it elsewhere: as `docs/formats.md` says, one line per
+//! entry.
 
 use super::{BooksError, BooksService};
-use crate::domain::chain_export::ExportedEntry;
-use crate::domain::chain_verify::Head;
+use crate::domain::chain::Head;
 use crate::domain::ids::BrokerId;
 use crate::stores::StoreError;
 use crate::stores::book;
@@ -21,11 +21,12 @@ pub enum ExportError {
 }
 
 impl BooksService {
-    /// Writes a whole chain as of one moment, line by line, without the free text beside it, and
-    /// gives its head. Memory does not grow with the chain.
+    /// Writes a whole chain as of one moment, line by line, and gives its head. Memory does not
+    /// grow with the chain.
     ///
     /// # Errors
-    /// See [`ExportError`]; what was written until then is no whole chain.
+    /// See [`ExportError`]; what was written until then is no whole chain, which only its head
+    /// shows.
     pub async fn export(
         &self,
         broker: BrokerId,
@@ -34,7 +35,7 @@ impl BooksService {
         let store = |error: StoreError| ExportError::Book(error.into());
         let scope = self.router.book(broker).await.map_err(store)?;
         let mut read = scope.read().await.map_err(store)?;
-        let (seq, hash) = book::head(&mut read).await.map_err(store)?;
+        let head = book::head(&mut read).await.map_err(store)?;
         let mut last = 0;
         loop {
             let page = book::entries_after(&mut read, last, PAGE)
@@ -42,12 +43,7 @@ impl BooksService {
                 .map_err(store)?;
             for stored in &page {
                 last = stored.entry.seq;
-                let exported = ExportedEntry {
-                    entry: stored.entry.canonical(),
-                    private: None,
-                    tx_hash: stored.tx_hash,
-                };
-                let text = exported.to_line().map_err(std::io::Error::other)?;
+                let text = stored.exported().to_line().map_err(std::io::Error::from)?;
                 line(text.as_bytes())?;
             }
             if page.len() < PAGE as usize {
@@ -55,6 +51,6 @@ impl BooksService {
             }
         }
         read.end().await.map_err(store)?;
-        Ok(Head { seq, hash })
+        Ok(head)
     }
 }

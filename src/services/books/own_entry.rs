@@ -2,6 +2,7 @@
 //! chained like any other, as an operation of the book's own with one step.
 
 use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 use uuid::Uuid;
 
@@ -22,7 +23,8 @@ const MAX_NOTE: usize = 1_000;
 const OWN_ENTRY_NS: Uuid = Uuid::from_u128(0x5d0c_6f5e_1b7a_5c0e_9a5d_7f2d_3c41_8e60);
 
 /// What a broker may book by itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum OwnEntryKind {
     /// What was there before the book began.
     Opening,

@@ -7,10 +7,10 @@ use uuid::Uuid;
 use super::{
     BETWEEN_LOOKS, Finding, InvariantReport, LOOKS, PAGE, Progress, Reconcile, ReconcileError,
 };
-use crate::domain::account::AccountRef;
 use crate::domain::book::Reservation;
-use crate::domain::chain_verify::{Head, Verified, Verifier};
+use crate::domain::chain::Verified;
 use crate::domain::ids::{AccountId, BrokerId};
+use crate::services::books::walk;
 use crate::stores::StoreError;
 use crate::stores::book;
 use crate::stores::master::{audit, requests};
@@ -65,15 +65,15 @@ impl Reconcile {
         let scope = self.systems.router.book(broker).await?;
         let mut read = scope.read().await?;
         let mut found = Vec::new();
-        let balances = match walk(&mut read, broker).await? {
+        let chain = match walk(&mut read, None, &|_, _| {}).await?.result {
             Ok(verified) => Some(verified),
-            Err(first) => {
-                found.push(Finding::new(subject(broker), first));
+            Err(fault) => {
+                found.push(Finding::new(subject(broker), fault));
                 None
             }
         };
         let held = held(&mut read).await?;
-        accounts(&mut read, balances.as_ref(), &held, &mut found).await?;
+        accounts(&mut read, chain, &held, &mut found).await?;
         read.end().await?;
         Ok(found)
     }
@@ -117,7 +117,7 @@ impl Reconcile {
                 continue;
             }
             let sum: u64 = reserved.iter().map(|one| one.amount).sum();
-            let account = request.account_of(request.sender()).map(AccountRef::id);
+            let account = request.account_of(request.sender()).map(|one| one.id());
             let there = reserved.iter().all(|one| Some(one.account) == account);
             if sum != request.debit_amount() || !there {
                 found.push(Finding::new(
@@ -152,50 +152,6 @@ fn subject(broker: BrokerId) -> String {
     format!("broker {broker}")
 }
 
-/// Walks the chain from genesis to its head; what does not hold is said in words.
-async fn walk(
-    read: &mut BookRead<'_>,
-    broker: BrokerId,
-) -> Result<Result<Verified, String>, StoreError> {
-    let (seq, hash) = book::head(read).await?;
-    let head = Head { seq, hash };
-    let mut verifier = Verifier::of_book(broker).expecting(head);
-    let mut limit = PAGE;
-    loop {
-        let page = match book::entries_after(read, verifier.head().seq, limit).await {
-            Ok(page) => page,
-            // One row of the page can't be read: the walk goes on to it one by one.
-            Err(StoreError::Corrupt { .. }) if limit > 1 => {
-                limit = 1;
-                continue;
-            }
-            Err(StoreError::Corrupt { what, .. }) => {
-                let seq = verifier.due();
-                return Ok(Err(format!("entry {seq}: can't be read: {what}")));
-            }
-            Err(error) => return Err(error),
-        };
-        for stored in &page {
-            let canonical = stored.entry.canonical();
-            let taken = verifier.entry_with(&canonical, stored.tx_hash, stored.private.as_ref());
-            if let Err(fault) = taken {
-                return Ok(Err(fault.to_string()));
-            }
-        }
-        if page.is_empty() {
-            break;
-        }
-    }
-    Ok(match verifier.finish() {
-        Ok(whole) if whole.head == head => Ok(whole),
-        Ok(_) => Err(format!(
-            "entry {}: is beyond the head of the chain, {head}",
-            head.seq.saturating_add(1)
-        )),
-        Err(fault) => Err(fault.to_string()),
-    })
-}
-
 /// What is held on each account.
 async fn held(read: &mut BookRead<'_>) -> Result<BTreeMap<AccountId, i128>, StoreError> {
     let mut held: BTreeMap<AccountId, i128> = BTreeMap::new();
@@ -208,13 +164,13 @@ async fn held(read: &mut BookRead<'_>) -> Result<BTreeMap<AccountId, i128>, Stor
 /// Compares every account with the entries (where the chain is whole) and the reservations.
 async fn accounts(
     read: &mut BookRead<'_>,
-    chain: Option<&Verified>,
+    chain: Option<Verified>,
     held: &BTreeMap<AccountId, i128>,
     found: &mut Vec<Finding>,
 ) -> Result<(), StoreError> {
     let broker = read.broker();
     let mut without_account = held.clone();
-    let mut not_seen = chain.map(|chain| chain.balances.clone());
+    let mut not_seen = chain.map(|chain| chain.balances);
     let mut last = None;
     loop {
         let page = book::accounts(read, last, PAGE).await?;

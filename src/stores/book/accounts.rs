@@ -4,11 +4,13 @@
 use chrono::{DateTime, Utc};
 use serde_json::{Value, json};
 
+use super::intention::{Claimed, claim};
 use super::rows::{AccountColumns, HeadRow, account_columns};
 use crate::domain::account::{AccountRef, Balance, OwnerKind};
 use crate::domain::book::AccountState;
 use crate::domain::ids::AccountId;
 use crate::stores::StoreError;
+use crate::stores::master::idempotency::Intention;
 use crate::stores::router::{BookScope, BookSql, BookTx};
 
 const ACCOUNT: BookSql = BookSql::new(concat!(
@@ -33,6 +35,8 @@ pub enum Opened {
     /// There was none, or it was closed.
     Now(AccountState),
     Before(AccountState),
+    /// The client's key stood for something else.
+    OtherRequest,
 }
 
 /// What became of a closing.
@@ -49,19 +53,26 @@ pub enum Closed {
     },
 }
 
-/// Opens an account, or opens one again that was closed. Repeating it changes nothing.
+/// Opens an account, or opens one again that was closed. The client's intention is recorded in
+/// the same transaction: repeating it changes nothing, whatever has happened to the account since.
 ///
 /// # Errors
 /// The book's database being away, busy or moving.
 pub async fn open_account(
     scope: &BookScope,
+    intention: &Intention,
     owner: &AccountRef,
     now: DateTime<Utc>,
 ) -> Result<Opened, StoreError> {
     let mut tx = scope.begin().await?;
     let head = super::lock_head(&mut tx).await?;
+    let claimed = claim(&mut tx, intention, owner.id().to_string(), now).await?;
+    if claimed == Claimed::Other {
+        tx.commit().await?;
+        return Ok(Opened::OtherRequest);
+    }
     let state = match find(&mut tx, owner.id()).await? {
-        Some(state) if state.open => {
+        Some(state) if state.open || claimed == Claimed::Before => {
             tx.commit().await?;
             return Ok(Opened::Before(state));
         }

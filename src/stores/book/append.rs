@@ -6,6 +6,7 @@ use chrono::{DateTime, Utc};
 use serde_json::json;
 use uuid::Uuid;
 
+use super::intention::{Claimed, claim};
 use super::rows::{
     AccountColumns, EntryRow, ReservationColumns, StepRow, account_columns, entry_columns, hash,
     reservation_columns,
@@ -38,14 +39,6 @@ const RESERVATIONS: BookSql = BookSql::new(concat!(
     reservation_columns!(),
     " FROM reservation WHERE broker_id = ? AND saga_id IN ({})"
 ));
-const INTENTION: BookSql = BookSql::new(
-    "SELECT fingerprint FROM idempotency_key WHERE broker_id = ? AND client = ? AND idempotency_key = ?",
-);
-const NEW_INTENTION: BookSql = BookSql::new(
-    "INSERT INTO idempotency_key (broker_id, client, idempotency_key, fingerprint, subject, created_at) \
-     VALUES (?, ?, ?, ?, ?, ?)",
-);
-
 /// Applies jobs in order and answers each. Either all that they did is committed, or nothing.
 ///
 /// # Errors
@@ -88,26 +81,11 @@ pub async fn append_once(
 ) -> Result<Once, StoreError> {
     let mut tx = scope.begin().await?;
     let (mut page, feed_position) = load(&mut tx, std::slice::from_ref(job)).await?;
-    // Read under the head's lock: nobody else writes here meanwhile.
-    let query = tx
-        .sql(INTENTION)
-        .bind(intention.client.clone())
-        .bind(intention.key.clone());
-    match tx.fetch_optional::<(Vec<u8>,)>(query).await? {
-        Some((fingerprint,)) if fingerprint != intention.fingerprint.0 => {
+    match claim(&mut tx, intention, job.saga_id.to_string(), now).await? {
+        Claimed::Now | Claimed::Before => {}
+        Claimed::Other => {
             tx.commit().await?;
             return Ok(Once::OtherRequest);
-        }
-        Some(_) => {}
-        None => {
-            let query = tx
-                .sql(NEW_INTENTION)
-                .bind(intention.client.clone())
-                .bind(intention.key.clone())
-                .bind(intention.fingerprint.0.to_vec())
-                .bind(job.saga_id.to_string())
-                .bind(now);
-            tx.execute(query).await?;
         }
     }
     let outcome = page.apply(job, now);

@@ -1,3 +1,4 @@
+use chrono::{DateTime, Utc};
 use sqlx::FromRow;
 use uuid::Uuid;
 
@@ -6,7 +7,7 @@ use super::rows::{
     hash, reservation_columns,
 };
 use crate::domain::book::{AccountState, Reservation};
-use crate::domain::canonical::Hash;
+use crate::domain::chain::Head;
 use crate::domain::ids::AccountId;
 use crate::stores::StoreError;
 use crate::stores::error::corrupt;
@@ -45,6 +46,13 @@ const ACCOUNTS: BookSql = BookSql::new(concat!(
     account_columns!(),
     " FROM account WHERE broker_id = ? AND account_id > ? ORDER BY account_id LIMIT ?"
 ));
+const ACCOUNTS_NEWEST: BookSql = BookSql::new(concat!(
+    "SELECT ",
+    account_columns!(),
+    " FROM account WHERE broker_id = ? AND (? IS NULL OR owner_ref = ?) \
+      AND (? IS NULL OR created_at < ? OR (created_at = ? AND account_id < ?)) \
+      ORDER BY created_at DESC, account_id DESC LIMIT ?"
+));
 const ACCOUNT: BookSql = BookSql::new(concat!(
     "SELECT ",
     account_columns!(),
@@ -67,27 +75,27 @@ pub struct StepOutcomeRow {
     pub direction: String,
     pub outcome: String,
     pub reason: Option<serde_json::Value>,
-    pub created_at: chrono::DateTime<chrono::Utc>,
+    pub created_at: DateTime<Utc>,
 }
 
 /// The chain's last seq and hash; seq 0 and the genesis hash for an empty chain.
 ///
 /// # Errors
 /// The database's.
-pub async fn head(book: &mut BookRead<'_>) -> Result<(u64, Hash), StoreError> {
+pub async fn head(book: &mut BookRead<'_>) -> Result<Head, StoreError> {
     #[derive(FromRow)]
-    struct Head {
+    struct Row {
         seq: u64,
         tx_hash: Vec<u8>,
     }
     let query = book.sql(HEAD);
     let broker = book.broker();
-    let row: Head = book
+    let row: Row = book
         .fetch_optional(query)
         .await?
         .ok_or(StoreError::NoBook { broker })?;
     let hash = hash(&row.tx_hash).ok_or_else(|| corrupt("chain_head", "tx_hash"))?;
-    Ok((row.seq, hash))
+    Ok(Head { seq: row.seq, hash })
 }
 
 /// Entries after a seq, in order: for whoever walks the chain.
@@ -147,6 +155,31 @@ pub async fn accounts(
     let broker = book.broker();
     let after = after.map_or(0, AccountId::bits);
     let query = book.sql(ACCOUNTS).bind(after).bind(limit);
+    let rows: Vec<AccountColumns> = book.fetch_all(query).await?;
+    rows.into_iter().map(|row| row.read(broker)).collect()
+}
+
+/// Accounts, newest first, of one owner's name or of all; `after` is the last of the page before.
+///
+/// # Errors
+/// The database's, or an account that can't be read.
+pub async fn accounts_newest(
+    book: &mut BookRead<'_>,
+    owner_ref: Option<String>,
+    after: Option<(DateTime<Utc>, AccountId)>,
+    limit: u32,
+) -> Result<Vec<AccountRow>, StoreError> {
+    let broker = book.broker();
+    let at = after.map(|(at, _)| at);
+    let query = book
+        .sql(ACCOUNTS_NEWEST)
+        .bind(owner_ref.clone())
+        .bind(owner_ref)
+        .bind(at)
+        .bind(at)
+        .bind(at)
+        .bind(after.map(|(_, id)| id.bits()))
+        .bind(limit);
     let rows: Vec<AccountColumns> = book.fetch_all(query).await?;
     rows.into_iter().map(|row| row.read(broker)).collect()
 }

@@ -6,7 +6,7 @@ use uuid::Uuid;
 use crate::domain::account::{AccountRef, Balance, OwnerKind, Side};
 use crate::domain::book::{AccountState, Reservation, ReservationState, StepRecord};
 use crate::domain::canonical::Hash;
-use crate::domain::chain::{Entry, EntryKind};
+use crate::domain::chain::{Entry, EntryKind, ExportedEntry};
 use crate::domain::ids::{AccountId, BrokerId};
 use crate::domain::money::CurrencyCode;
 use crate::domain::saga::{Outcome, StepDirection};
@@ -19,6 +19,18 @@ pub struct StoredEntry {
     pub entry: Entry,
     pub tx_hash: Hash,
     pub private: Option<Value>,
+}
+
+impl StoredEntry {
+    /// The form in which it is given out and verified.
+    #[must_use]
+    pub fn exported(&self) -> ExportedEntry {
+        ExportedEntry {
+            entry: self.entry.canonical(),
+            private: self.private.clone(),
+            tx_hash: self.tx_hash,
+        }
+    }
 }
 
 macro_rules! entry_columns {

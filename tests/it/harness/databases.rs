@@ -51,6 +51,7 @@ impl Databases {
         let master = format!("{prefix}master");
         let shard = format!("{prefix}shard");
         config.master.url = config.master.url.with_database(&master);
+        config.books.database_prefix.clone_from(&prefix);
         let databases = Self {
             prefix,
             master,

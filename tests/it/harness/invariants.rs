@@ -168,7 +168,7 @@ async fn load_book(world: &World, broker: BrokerId) -> Book {
     read.end().await.expect("ends");
     Book {
         broker,
-        head,
+        head: (head.seq, head.hash),
         entries,
         accounts: accounts.expect("accounts read"),
         held: held.expect("reservations read"),

@@ -7,8 +7,8 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::canonical::Hash;
-use super::chain::CanonicalEntry;
+use super::CanonicalEntry;
+use crate::domain::canonical::Hash;
 
 /// Longest line, in bytes with its line feed: several times what an entry and the free text
 /// beside it can take.

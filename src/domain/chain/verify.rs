@@ -12,12 +12,11 @@ use chrono::{DateTime, Utc};
 use serde_json::Value;
 use uuid::Uuid;
 
-use super::account::Side;
-use super::canonical::{self, Hash};
-use super::chain::{self, CanonicalEntry, FORMAT};
-use super::chain_export::{ExportedEntry, LineError};
-use super::ids::{AccountId, BrokerId};
-use super::money::CurrencyCode;
+use super::{CanonicalEntry, ExportedEntry, FORMAT, LineError, genesis};
+use crate::domain::account::Side;
+use crate::domain::canonical::{self, Hash};
+use crate::domain::ids::{AccountId, BrokerId};
+use crate::domain::money::CurrencyCode;
 
 /// The place of an entry in its chain: all that went before is fixed by it. Written `SEQ:HASH`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,9 +76,15 @@ pub enum Problem {
     /// The chain ends before an entry that is known to exist.
     #[error("the chain ends before it, but {known} is known to exist")]
     CutTail { known: u64 },
+    /// The chain goes on where it is known to end.
+    #[error("it follows {known}, where the chain is known to end")]
+    BeyondHead { known: u64 },
     /// Every link holds, but this isn't the chain that was seen before: it has been rewritten.
     #[error("its hash is {found}, but {known} is known: the chain has been rewritten")]
     Rewritten { known: Hash, found: Hash },
+    /// What is stored in its place is no entry at all.
+    #[error("what is stored in its place can't be read: {0}")]
+    Unreadable(String),
 }
 
 /// What has been found to hold.
@@ -99,6 +104,7 @@ pub struct Verifier {
     broker: BrokerId,
     head: Head,
     known: Option<Head>,
+    end: Option<Head>,
     from_genesis: bool,
     entries: u64,
     balances: BTreeMap<AccountId, (CurrencyCode, i64)>,
@@ -112,7 +118,7 @@ impl Verifier {
     pub fn from_genesis(broker: BrokerId) -> Self {
         let genesis = Head {
             seq: 0,
-            hash: chain::genesis(broker),
+            hash: genesis(broker),
         };
         Self {
             from_genesis: true,
@@ -128,6 +134,7 @@ impl Verifier {
             broker,
             head,
             known: None,
+            end: None,
             from_genesis: false,
             entries: 0,
             balances: BTreeMap::new(),
@@ -153,6 +160,13 @@ impl Verifier {
         self
     }
 
+    /// Makes the verifier insist on the chain's ending there: what its book calls the head.
+    #[must_use]
+    pub fn ending_at(mut self, end: Head) -> Self {
+        self.end = Some(end);
+        self
+    }
+
     /// The seq that is due.
     #[must_use]
     pub const fn due(&self) -> u64 {
@@ -171,44 +185,33 @@ impl Verifier {
     /// The first thing that is wrong with it.
     pub fn line(&mut self, line: &[u8]) -> Result<(), Fault> {
         let seq = self.due();
+        let exported = ExportedEntry::from_line(line).map_err(|error| Fault {
+            seq,
+            problem: error.into(),
+        })?;
+        self.exported(&exported)
+    }
+
+    /// Takes the next entry with what stands beside it. Free text that was erased is no fault.
+    ///
+    /// # Errors
+    /// The first thing that is wrong with it.
+    pub fn exported(&mut self, exported: &ExportedEntry) -> Result<(), Fault> {
+        let seq = self.due();
         let fault = |problem| Fault { seq, problem };
-        let exported = ExportedEntry::from_line(line).map_err(|error| fault(error.into()))?;
-        self.entry_with(&exported.entry, exported.tx_hash, exported.private.as_ref())
-    }
-
-    /// Takes the next entry with its stored hash and the free text beside it, if that is there:
-    /// text that was erased is no fault.
-    ///
-    /// # Errors
-    /// The first thing that is wrong with it.
-    pub fn entry_with(
-        &mut self,
-        entry: &CanonicalEntry,
-        tx_hash: Hash,
-        private: Option<&Value>,
-    ) -> Result<(), Fault> {
-        let seq = self.due();
-        self.entry(entry, tx_hash)?;
-        match private {
-            Some(private) if !is_digest_of(entry, private) => Err(Fault {
-                seq,
-                problem: Problem::Private,
-            }),
-            Some(_) | None => Ok(()),
-        }
-    }
-
-    /// Takes the next entry with its stored hash.
-    ///
-    /// # Errors
-    /// The first thing that is wrong with it.
-    pub fn entry(&mut self, entry: &CanonicalEntry, tx_hash: Hash) -> Result<(), Fault> {
-        let seq = self.due();
-        let fields = Fields::read(entry).map_err(|problem| Fault { seq, problem })?;
-        self.link(&fields, Hash::of_json(entry), tx_hash)
+        let entry = &exported.entry;
+        let fields = Fields::read(entry).map_err(fault)?;
+        self.link(&fields, Hash::of_json(entry), exported.tx_hash)
             .and_then(|()| self.book(&fields))
-            .map_err(|problem| Fault { seq, problem })?;
-        self.head = Head { seq, hash: tx_hash };
+            .map_err(fault)?;
+        match &exported.private {
+            Some(private) if !is_digest_of(entry, private) => return Err(fault(Problem::Private)),
+            Some(_) | None => {}
+        }
+        self.head = Head {
+            seq,
+            hash: exported.tx_hash,
+        };
         self.entries += 1;
         Ok(())
     }
@@ -216,14 +219,26 @@ impl Verifier {
     /// Says that there are no more entries.
     ///
     /// # Errors
-    /// [`Problem::CutTail`] where one that is known is missing.
+    /// [`Problem::CutTail`] where one that is known is missing; [`Problem::Rewritten`] for an
+    /// empty chain whose book calls another hash the genesis.
     pub fn finish(self) -> Result<Verified, Fault> {
-        if let Some(known) = self.known
-            && known.seq > self.head.seq
+        for known in [self.known, self.end].into_iter().flatten() {
+            if known.seq > self.head.seq {
+                return Err(Fault {
+                    seq: self.due(),
+                    problem: Problem::CutTail { known: known.seq },
+                });
+            }
+        }
+        if let Some(end) = self.end
+            && end.hash != self.head.hash
         {
             return Err(Fault {
-                seq: self.due(),
-                problem: Problem::CutTail { known: known.seq },
+                seq: end.seq,
+                problem: Problem::Rewritten {
+                    known: end.hash,
+                    found: self.head.hash,
+                },
             });
         }
         Ok(Verified {
@@ -245,6 +260,11 @@ impl Verifier {
         if fields.seq != self.due() {
             return Err(Problem::Gap { found: fields.seq });
         }
+        if let Some(end) = self.end
+            && fields.seq > end.seq
+        {
+            return Err(Problem::BeyondHead { known: end.seq });
+        }
         if fields.prev_hash != self.head.hash {
             return Err(Problem::PrevHash {
                 expected: self.head.hash,
@@ -257,15 +277,15 @@ impl Verifier {
                 found: tx_hash,
             });
         }
-        match self.known {
-            Some(known) if known.seq == fields.seq && known.hash != computed => {
-                Err(Problem::Rewritten {
+        for known in [self.known, self.end].into_iter().flatten() {
+            if known.seq == fields.seq && known.hash != computed {
+                return Err(Problem::Rewritten {
                     known: known.hash,
                     found: computed,
-                })
+                });
             }
-            Some(_) | None => Ok(()),
         }
+        Ok(())
     }
 
     /// The entry's effect: once, and on the balance that it says.
@@ -456,7 +476,9 @@ impl Problem {
             Self::Currency { .. } => "currency",
             Self::Private => "private",
             Self::CutTail { .. } => "cut_tail",
+            Self::BeyondHead { .. } => "beyond_head",
             Self::Rewritten { .. } => "rewritten",
+            Self::Unreadable(_) => "unreadable",
         }
     }
 }

@@ -1,8 +1,8 @@
 use chrono::DateTime;
 use serde_json::json;
 
-use super::super::chain::{Entry, EntryKind};
 use super::*;
+use crate::domain::chain::{self, Entry, EntryKind};
 
 const LENGTH: u64 = 7;
 
@@ -268,8 +268,12 @@ fn a_field_has_one_spelling() {
     for (change, expected) in changes {
         let mut entry = first.clone();
         change(&mut entry);
-        let hash = Hash::of_json(&entry);
-        match Verifier::from_genesis(12).entry(&entry, hash) {
+        let exported = ExportedEntry {
+            tx_hash: Hash::of_json(&entry),
+            private: None,
+            entry,
+        };
+        match Verifier::from_genesis(12).exported(&exported) {
             Err(Fault {
                 seq: 1,
                 problem: Problem::Field { field, .. },
@@ -302,7 +306,7 @@ fn another_writing_of_the_same_line_is_refused() {
             "{changed}"
         );
     }
-    let endless = vec![b' '; super::super::chain_export::LINE_MAX + 1];
+    let endless = vec![b' '; chain::LINE_MAX + 1];
     assert_eq!(ExportedEntry::from_line(&endless), Err(LineError::TooLong));
 }
 
@@ -317,6 +321,41 @@ fn an_erased_text_breaks_nothing() {
     };
     lines[5] = erased.to_line().unwrap().into_bytes();
     assert!(verify(&lines, None).is_ok());
+}
+
+/// A book's own head says where its chain ends, and nothing may follow.
+#[test]
+fn a_chain_ends_at_its_books_head_and_nowhere_else() {
+    let entries = entries();
+    let text = lines(&entries).concat();
+    let ending = |end| run(Verifier::from_genesis(12).ending_at(end), &text);
+    let end = head(&entries);
+    assert_eq!(ending(end).unwrap().entries, LENGTH);
+    assert_eq!(fault(ending(head(&entries[..5]))), (6, "beyond_head"));
+    let seq = LENGTH + 2;
+    assert_eq!(fault(ending(Head { seq, ..end })), (LENGTH + 1, "cut_tail"));
+    let hash = Hash([0; 32]);
+    assert_eq!(fault(ending(Head { hash, ..end })), (LENGTH, "rewritten"));
+    let empty = Verifier::from_genesis(12);
+    assert!(empty.clone().ending_at(empty.head()).finish().is_ok());
+    let other = empty.ending_at(Head { seq: 0, hash }).finish();
+    assert_eq!(fault(other), (0, "rewritten"));
+}
+
+#[test]
+fn what_does_not_hold_is_not_counted_among_what_does() {
+    let mut lines = lines(&entries());
+    lines[5] = String::from_utf8(lines[5].clone())
+        .unwrap()
+        .replace("twice", "thrice")
+        .into_bytes();
+    let mut verifier = Verifier::from_genesis(12);
+    for line in &lines[..5] {
+        verifier.line(line).unwrap();
+    }
+    let found = verifier.line(&lines[5]).map(drop).unwrap_err();
+    assert_eq!((found.seq, found.problem), (6, Problem::Private));
+    assert_eq!(verifier.head().seq, 5);
 }
 
 #[test]

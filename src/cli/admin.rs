@@ -1,0 +1,98 @@
+//! `settlenet admin`: what the network's operator does, straight on the databases.
+
+mod alert;
+mod broker;
+mod place;
+mod saga;
+mod user;
+
+use std::process::ExitCode;
+
+use clap::Subcommand;
+use serde_json::Value;
+
+use super::{ConfigFile, Failure, print};
+
+/// Ends a process that was asked about something that there is not.
+const NO_SUCH_THING: u8 = 4;
+
+/// Set up and look after the network: brokers, servers, people, stuck work
+///
+/// Works on the databases of the configuration and needs no server of ours to
+/// run; the same is done over REST under /v1/admin. On a new network:
+///
+///   settlenet migrate
+///   settlenet admin server add b --capacity 500
+///   settlenet admin shard create --server a --database settlenet_shard_1 --capacity 5000
+///   settlenet admin broker create Alpha --plan pro
+///   settlenet admin user create alpha-admin --role broker_admin --broker 1
+///   settlenet admin user create root --role platform_admin
+#[derive(Debug, clap::Args)]
+#[command(
+    verbatim_doc_comment,
+    after_help = "\
+Exit codes: 0 done, or so already; 1 failed, the reason on standard error; 2 the \
+command line or the configuration is wrong; 4 there is no such broker, saga or alert."
+)]
+pub(super) struct Args {
+    #[command(subcommand)]
+    what: What,
+    #[command(flatten)]
+    file: ConfigFile,
+    /// Print JSON
+    #[arg(long, global = true)]
+    json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// Members of the network
+    #[command(subcommand)]
+    Broker(broker::What),
+    /// Database servers that may hold books
+    #[command(subcommand)]
+    Server(place::Server),
+    /// Databases that hold the books of many SOLO brokers
+    #[command(subcommand)]
+    Shard(place::Shard),
+    /// People who log in
+    #[command(subcommand)]
+    User(user::What),
+    /// Operations across several databases: what is stuck, and what can be done
+    #[command(subcommand)]
+    Saga(saga::What),
+    /// What a person must look at
+    #[command(subcommand)]
+    Alert(alert::What),
+}
+
+pub(super) async fn run(args: &Args) -> Result<ExitCode, Failure> {
+    let config = args.file.load()?;
+    let shown = match &args.what {
+        What::Broker(what) => broker::run(what, &config).await?,
+        What::Server(what) => place::servers(what, &config).await?,
+        What::Shard(what) => place::shards(what, &config).await?,
+        What::User(what) => user::run(what, &config).await?,
+        What::Saga(what) => saga::run(what, &config).await?,
+        What::Alert(what) => alert::run(what, &config).await?,
+    };
+    if args.json {
+        print(&serde_json::to_string_pretty(&shown.json)?);
+    } else {
+        print(&shown.text);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What a command has to say, for people and for programs.
+struct Shown {
+    text: String,
+    json: Value,
+}
+
+fn no_such(what: impl std::fmt::Display) -> Failure {
+    Failure {
+        code: ExitCode::from(NO_SUCH_THING),
+        error: anyhow::anyhow!("there is no {what}"),
+    }
+}

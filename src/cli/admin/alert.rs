@@ -1,0 +1,86 @@
+use clap::Subcommand;
+use serde_json::json;
+
+use super::{Failure, Shown, no_such};
+use crate::app::Stores;
+use crate::cli::table::table;
+use crate::config::Config;
+use crate::runtime::Clock;
+use crate::stores::master::alerts::{self, Alert};
+
+#[derive(Debug, Subcommand)]
+pub(super) enum What {
+    /// List alerts, newest first
+    List {
+        /// Also those that are resolved
+        #[arg(long)]
+        all: bool,
+        /// At most so many
+        #[arg(long, default_value_t = 100)]
+        limit: u32,
+    },
+    /// Say that an alert has been dealt with
+    ///
+    /// It comes back where what it warns of is still so.
+    Resolve { id: u64 },
+}
+
+pub(super) async fn run(what: &What, config: &Config) -> Result<Shown, Failure> {
+    let master = Stores::open(config)?.master;
+    match what {
+        What::List { all, limit } => Ok(listed(&alerts::list(&master, !all, None, *limit).await?)),
+        What::Resolve { id } => {
+            let resolved = alerts::resolve_id(&master, *id, Clock::from_env().now()).await?;
+            // Resolved before, or never raised?
+            let there = alerts::list(&master, false, Some(id.saturating_add(1)), 1).await?;
+            if !there.iter().any(|alert| alert.alert_id == *id) {
+                return Err(no_such(format!("alert {id}")));
+            }
+            let text = if resolved {
+                "resolved"
+            } else {
+                "was resolved before"
+            };
+            Ok(Shown {
+                text: format!("alert {id} {text}"),
+                json: json!({"id": id, "resolved": resolved}),
+            })
+        }
+    }
+}
+
+fn listed(found: &[Alert]) -> Shown {
+    let rows: Vec<_> = found
+        .iter()
+        .map(|alert| {
+            [
+                alert.alert_id.to_string(),
+                alert.kind.clone(),
+                alert.subject.clone(),
+                alert.created_at.to_rfc3339(),
+                alert
+                    .resolved_at
+                    .map_or_else(|| "-".to_owned(), |at| at.to_rfc3339()),
+                alert.message.clone(),
+            ]
+        })
+        .collect();
+    let view = |alert: &Alert| {
+        json!({
+            "id": alert.alert_id,
+            "kind": alert.kind,
+            "subject": alert.subject,
+            "message": alert.message,
+            "details": alert.details,
+            "created_at": alert.created_at,
+            "resolved_at": alert.resolved_at,
+        })
+    };
+    Shown {
+        text: table(
+            ["id", "kind", "subject", "raised", "resolved", "message"],
+            &rows,
+        ),
+        json: found.iter().map(view).collect(),
+    }
+}

@@ -1,0 +1,114 @@
+//! `settlenet reconcile`.
+
+use std::process::ExitCode;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use super::{ConfigFile, Failure, print};
+use crate::app::App;
+use crate::runtime::{Clock, Entropy};
+use crate::services::reconcile::{Progress, Report};
+
+/// Progress is told this often.
+const TELL_EVERY: Duration = Duration::from_secs(1);
+
+/// Check that the books, the master and the ledger say the same
+///
+/// Reads all of them, changes nothing, and may run beside the working network:
+/// what seems wrong is looked at again, and only what stays wrong counts.
+///
+///   1  a completed request has exactly the effects of its terms, once; any
+///      other has none that count
+///   2  every book is a whole chain; its balances are its entries, its
+///      reservations the open promises
+///   3  what brokers owe each other is what the ledger says
+///   7  every database holds the books that are placed in it, and no others
+#[derive(Debug, clap::Args)]
+#[command(
+    verbatim_doc_comment,
+    after_help = "\
+Exit codes: 0 all was checked and nothing is wrong; 1 something is wrong, or could not \
+be checked; 2 the command line or the configuration is wrong."
+)]
+pub(super) struct Args {
+    #[command(flatten)]
+    file: ConfigFile,
+    /// Check only this invariant [possible values: 1, 2, 3, 7]
+    #[arg(long, value_name = "NUMBER", value_parser = invariant)]
+    only: Option<u8>,
+    /// Print the report as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+fn invariant(text: &str) -> Result<u8, String> {
+    use crate::services::reconcile::INVARIANTS;
+    let number = text.parse().ok();
+    number
+        .filter(|number| INVARIANTS.contains(number))
+        .ok_or_else(|| format!("one of {INVARIANTS:?}"))
+}
+
+pub(super) async fn run(args: &Args) -> Result<ExitCode, Failure> {
+    let config = args.file.load()?;
+    let app = App::assemble(&config, Clock::from_env(), Entropy::from_env())?;
+    let told = Mutex::new(Instant::now());
+    let progress = move |progress: Progress| tell(&told, progress);
+    let report = app.reconcile.run(args.only, &progress).await?;
+    for one in &report.invariants {
+        eprintln!("invariant {}: {} checked", one.invariant, one.checked);
+    }
+    let clean = report.is_clean();
+    if args.json {
+        let shown = json!({"clean": clean, "invariants": report.invariants});
+        print(&serde_json::to_string_pretty(&shown)?);
+    } else {
+        print(&text(&report));
+    }
+    Ok(if clean {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+/// A line now and then, so that a long run is seen to go on.
+fn tell(last: &Mutex<Instant>, progress: Progress) {
+    let Ok(mut last) = last.lock() else { return };
+    if last.elapsed() >= TELL_EVERY {
+        *last = Instant::now();
+        eprintln!(
+            "invariant {}: {} so far",
+            progress.invariant, progress.checked
+        );
+    }
+}
+
+fn text(report: &Report) -> String {
+    let mut text = String::new();
+    for one in &report.invariants {
+        text += &format!(
+            "{}  {}: {} checked, {} wrong, {} could not be checked\n",
+            one.invariant, one.name, one.checked, one.breaks_count, one.unchecked_count
+        );
+        for (word, findings, count) in [
+            ("wrong", &one.breaks, one.breaks_count),
+            ("not checked", &one.unchecked, one.unchecked_count),
+        ] {
+            for finding in findings {
+                text += &format!("   {word}: {}: {}\n", finding.subject, finding.what);
+            }
+            if count > findings.len() as u64 {
+                text += &format!("   {word}: and {} more\n", count - findings.len() as u64);
+            }
+        }
+    }
+    text += if report.is_clean() {
+        "Nothing is wrong.\n"
+    } else {
+        "Not all is right.\n"
+    };
+    text
+}
