@@ -1,11 +1,15 @@
 # What a person types. Each target works on a fresh checkout and can be run
 # again, in any order, and beside another.
 
-.PHONY: setup test lint down
+.PHONY: setup demo test lint bench down
 
 # Installs what is missing (as root; otherwise says what), and builds TigerBeetle.
 setup:
 	scripts/setup.sh
+
+# The main job on this machine, step by step; the server stays. `make down` stops it.
+demo: setup
+	cargo run --quiet --locked -- demo
 
 # All tests on private servers of their own, which end by themselves.
 test: setup
@@ -14,6 +18,10 @@ test: setup
 lint: setup
 	cargo fmt --check
 	cargo clippy --locked --all-targets -- -D warnings
+
+# Figures beside floors of the same run: ONLY=settlement for one group, QUICK=1 for a short run.
+bench: setup
+	cargo run --release --quiet --locked -- bench $(if $(QUICK),--quick)
 
 # Stops what was left running in this checkout; the data stays. Where there is
 # no stack there is nothing to build for.

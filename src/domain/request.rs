@@ -13,6 +13,7 @@
 //! (`saga_id`) no transition but the saga's own applies.
 
 mod change;
+mod create;
 mod saga_moves;
 #[cfg(test)]
 pub(in crate::domain) mod tests;
@@ -20,8 +21,9 @@ mod transitions;
 mod words;
 
 pub use change::{Change, Decision, Refusal};
+pub use create::NewRequest;
 pub use saga_moves::Booked;
-pub use transitions::{Acceptance, NewRequest};
+pub use transitions::Acceptance;
 
 use chrono::{DateTime, Utc};
 use uuid::Uuid;

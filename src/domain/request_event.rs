@@ -3,6 +3,7 @@
 use chrono::{DateTime, Utc};
 use serde::Serialize;
 use serde_json::{Map, Value};
+use uuid::Uuid;
 
 use super::canonical::{self, Hash};
 use super::ids::{BrokerId, RequestId};
@@ -50,6 +51,18 @@ pub struct EventDraft {
     pub payload: Map<String, Value>,
     /// Free text and personal data: beside the chain, their digest in it.
     pub private: Option<Value>,
+}
+
+impl EventDraft {
+    /// Puts a salt beside the free text, if there is any: without one, a short text could be
+    /// guessed from its digest after it has been erased.
+    #[must_use]
+    pub fn salted(mut self, salt: Uuid) -> Self {
+        if let Some(Value::Object(private)) = &mut self.private {
+            private.insert("salt".to_owned(), Value::String(salt.simple().to_string()));
+        }
+        self
+    }
 }
 
 /// An event in its place.

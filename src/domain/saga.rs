@@ -36,6 +36,17 @@ words!(
     }
 );
 
+impl SagaKind {
+    /// What a saga of this kind begins with: a release has nothing to decide.
+    #[must_use]
+    pub const fn first_direction(self) -> Direction {
+        match self {
+            Self::Accept | Self::Confirm => Direction::Undecided,
+            Self::Release => Direction::Forward,
+        }
+    }
+}
+
 impl SagaStatus {
     #[must_use]
     pub const fn is_terminal(self) -> bool {

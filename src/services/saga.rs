@@ -153,16 +153,12 @@ impl SagaEngine {
 
     /// Runs a saga that this process has just recorded, in a task that outlives whoever asked.
     pub fn start(&self, plan: Plan, request: Request, lease: Lease, now: DateTime<Utc>) {
-        let direction = match plan.pivot().is_none() && plan.before_pivot().next().is_none() {
-            true => Direction::Forward,
-            false => Direction::Undecided,
-        };
         let run = Run {
             max_retries: self.0.limits.max_retries,
+            direction: plan.kind.first_direction(),
             plan,
             lease,
             request: Some(request),
-            direction,
             compensation_requested: false,
             retries: 0,
             created_at: now,

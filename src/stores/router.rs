@@ -38,6 +38,16 @@ pub struct Router {
     most_routes: usize,
 }
 
+/// Mode, own server and database, the shard's, epoch.
+type PlaceRow = (
+    String,
+    Option<String>,
+    Option<String>,
+    Option<String>,
+    Option<String>,
+    u64,
+);
+
 /// Routes are small; beyond this many the memory of them starts anew.
 const MOST_ROUTES: usize = 100_000;
 
@@ -109,14 +119,7 @@ impl Router {
     }
 
     async fn look_up(&self, broker: BrokerId) -> Result<Route, StoreError> {
-        let row: Option<(
-            String,
-            Option<String>,
-            Option<String>,
-            Option<String>,
-            Option<String>,
-            u64,
-        )> = sqlx::query_as(
+        let row: Option<PlaceRow> = sqlx::query_as(
             "SELECT b.broker_mode, b.server_name, b.database_name,
                         s.server_name, s.database_name, b.route_epoch
                  FROM broker b LEFT JOIN shared_shard s ON s.shard_id = b.shared_shard_id

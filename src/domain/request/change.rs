@@ -1,9 +1,12 @@
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::{Request, RequestStatus};
+use crate::domain::account::{AccountRef, HousePurpose};
 use crate::domain::ids::BrokerId;
+use crate::domain::money::Currency;
 use crate::domain::plan::Plan;
 use crate::domain::request_event::{EventDraft, EventKind};
+use crate::domain::terms::{CommissionSize, Terms};
 
 /// What a transition comes to.
 #[derive(Clone, Debug, PartialEq)]
@@ -66,4 +69,50 @@ pub(super) fn apply(request: Request, event: EventDraft, plan: Option<Plan>) -> 
         event,
         plan,
     }))
+}
+
+pub(super) fn own_account(
+    account: Option<AccountRef>,
+    broker: BrokerId,
+    currency: &Currency,
+) -> Result<AccountRef, Refusal> {
+    let account =
+        account.unwrap_or_else(|| AccountRef::house(broker, HousePurpose::Main, &currency.code));
+    if account.broker != broker {
+        return Err(invalid("account_id", "is an account of your own book"));
+    }
+    if account.currency != currency.code {
+        return Err(invalid(
+            "account_id",
+            "is an account in the currency of the request",
+        ));
+    }
+    Ok(account)
+}
+
+pub(super) fn terms_fact(terms: &Terms) -> Value {
+    let commission = terms.commission.map(|commission| match commission.size {
+        CommissionSize::Amount(amount) => {
+            json!({ "payer": commission.payer, "amount": minor(amount.minor()) })
+        }
+        CommissionSize::BasisPoints(points) => {
+            json!({ "payer": commission.payer, "basis_points": points.to_string() })
+        }
+    });
+    json!({ "obligation": terms.obligation, "commission": commission })
+}
+
+pub(super) fn private(texts: &[(&str, Option<&str>)]) -> Option<Value> {
+    let given: serde_json::Map<String, Value> = texts
+        .iter()
+        .filter_map(|(name, text)| text.map(|text| ((*name).to_owned(), json!(text))))
+        .collect();
+    (!given.is_empty()).then_some(Value::Object(given))
+}
+
+pub(super) fn invalid(field: &'static str, rule: &str) -> Refusal {
+    Refusal::Invalid {
+        field,
+        rule: rule.to_owned(),
+    }
 }

@@ -1,40 +1,18 @@
 //! The transitions that a broker, or the deadline, asks for.
 
 use chrono::{DateTime, Duration, Utc};
-use serde_json::{Value, json};
+use serde_json::json;
 use uuid::Uuid;
 
-use super::change::{apply, event, minor};
-use super::{
-    Change, Decision, Proposal, ProposalKind, Refusal, Request, RequestKind, RequestStatus,
-};
-use crate::domain::account::{AccountRef, HousePurpose};
-use crate::domain::ids::{BrokerId, RequestId};
+use super::change::{apply, event, invalid, minor, own_account, private, terms_fact};
+use super::{Decision, Proposal, ProposalKind, Refusal, Request, RequestStatus};
+use crate::domain::account::AccountRef;
+use crate::domain::ids::BrokerId;
 use crate::domain::money::{Amount, Currency};
 use crate::domain::plan;
 use crate::domain::proof::{self, Proof};
-use crate::domain::request_event::{self, EventKind};
-use crate::domain::terms::{Party, Terms};
-
-/// What an author asks for, already checked for form.
-#[derive(Clone, Debug)]
-pub struct NewRequest {
-    pub id: RequestId,
-    pub author: BrokerId,
-    pub target: Option<BrokerId>,
-    pub kind: RequestKind,
-    pub currency: Currency,
-    pub amount: Amount,
-    pub method: String,
-    pub city_code: Option<String>,
-    pub counterpart_uid: Option<String>,
-    pub contact: Option<String>,
-    pub note: Option<String>,
-    pub terms: Terms,
-    /// The author's own account; its main house account where it names none.
-    pub account: Option<AccountRef>,
-    pub deadline_at: Option<DateTime<Utc>>,
-}
+use crate::domain::request_event::EventKind;
+use crate::domain::terms::Party;
 
 /// What a broker brings to an acceptance.
 #[derive(Clone, Debug)]
@@ -44,80 +22,6 @@ pub struct Acceptance {
     pub account: Option<AccountRef>,
     /// The saga to run where something must be reserved.
     pub saga_id: Uuid,
-}
-
-impl NewRequest {
-    /// # Errors
-    /// A target that is the author, a deadline that has passed, terms that can't stand, or an
-    /// account of another book or currency.
-    pub fn create(self, now: DateTime<Utc>) -> Result<Change, Refusal> {
-        if self.target == Some(self.author) {
-            return Err(invalid(
-                "target_broker_id",
-                "is another broker than the author",
-            ));
-        }
-        if self.deadline_at.is_some_and(|deadline| deadline <= now) {
-            return Err(invalid("deadline_at", "lies in the future"));
-        }
-        self.terms
-            .check(self.amount)
-            .map_err(|error| invalid("terms.commission", &error.to_string()))?;
-        let account = own_account(self.account, self.author, &self.currency)?;
-        let private = private(&[("contact", &self.contact), ("note", &self.note)]);
-        let mut event = event(
-            EventKind::Created,
-            Some(self.author),
-            &[
-                ("type", json!(self.kind)),
-                ("author", json!(self.author.to_string())),
-                ("target", json!(self.target.map(|id| id.to_string()))),
-                ("currency", json!(self.currency.code)),
-                ("amount", minor(self.amount.minor())),
-                ("method", json!(self.method)),
-                ("city_code", json!(self.city_code)),
-                ("terms", terms_fact(&self.terms)),
-            ],
-        );
-        event.private = private;
-        Ok(Change {
-            request: Request {
-                id: self.id,
-                author: self.author,
-                target: self.target,
-                broadcast: self.target.is_none(),
-                kind: self.kind,
-                status: RequestStatus::Pending,
-                version: 1,
-                currency: self.currency.code,
-                amount: self.amount,
-                received_amount: None,
-                method: self.method,
-                city_code: self.city_code,
-                counterpart_uid: self.counterpart_uid,
-                contact: self.contact,
-                note: self.note,
-                terms: self.terms,
-                author_account: Some(account),
-                counterparty_account: None,
-                deadline_at: self.deadline_at,
-                confirm_by: None,
-                proposal: None,
-                saga_id: None,
-                reservation_saga_id: None,
-                proof_digest: None,
-                event_seq: 0,
-                event_hash: request_event::genesis(self.id),
-                created_at: now,
-                accepted_at: None,
-                sent_at: None,
-                closed_at: None,
-                updated_at: now,
-            },
-            event,
-            plan: None,
-        })
-    }
 }
 
 impl Request {
@@ -159,25 +63,17 @@ impl Request {
             ("broker", json!(by.to_string())),
             ("terms", terms_fact(&self.terms)),
         ];
-        match sends_from.filter(AccountRef::has_floor) {
-            Some(account) => {
-                let plan =
-                    plan::accept(self.id, acceptance.saga_id, account, request.debit_amount());
-                request.status = RequestStatus::Accepting;
-                request.saga_id = Some(acceptance.saga_id);
-                let event = event(EventKind::Accepting, Some(by), &facts);
-                Ok(apply(request, event, Some(plan)))
-            }
-            None => {
-                request.status = RequestStatus::Accepted;
-                request.accepted_at = Some(now);
-                Ok(apply(
-                    request,
-                    event(EventKind::Accepted, Some(by), &facts),
-                    None,
-                ))
-            }
+        if let Some(account) = sends_from.filter(AccountRef::has_floor) {
+            let plan = plan::accept(self.id, acceptance.saga_id, account, request.debit_amount());
+            request.status = RequestStatus::Accepting;
+            request.saga_id = Some(acceptance.saga_id);
+            let event = event(EventKind::Accepting, Some(by), &facts);
+            return Ok(apply(request, event, Some(plan)));
         }
+        request.status = RequestStatus::Accepted;
+        request.accepted_at = Some(now);
+        let event = event(EventKind::Accepted, Some(by), &facts);
+        Ok(apply(request, event, None))
     }
 
     /// The target declines a direct request.
@@ -187,7 +83,7 @@ impl Request {
     pub fn reject(
         &self,
         by: BrokerId,
-        reason: Option<String>,
+        reason: Option<&str>,
         now: DateTime<Utc>,
     ) -> Result<Decision, Refusal> {
         if self.party_or_hidden(by)? == Party::Author || self.broadcast {
@@ -201,7 +97,7 @@ impl Request {
                 request.status = RequestStatus::Rejected;
                 request.closed_at = Some(now);
                 let mut event = event(EventKind::Rejected, Some(by), &[]);
-                event.private = private(&[("reason", &reason)]);
+                event.private = private(&[("reason", reason)]);
                 Ok(apply(request, event, None))
             }
             RequestStatus::Accepting
@@ -598,52 +494,6 @@ impl Request {
                 status: self.status,
             },
         }
-    }
-}
-
-fn own_account(
-    account: Option<AccountRef>,
-    broker: BrokerId,
-    currency: &Currency,
-) -> Result<AccountRef, Refusal> {
-    let account =
-        account.unwrap_or_else(|| AccountRef::house(broker, HousePurpose::Main, &currency.code));
-    if account.broker != broker {
-        return Err(invalid("account_id", "is an account of your own book"));
-    }
-    if account.currency != currency.code {
-        return Err(invalid(
-            "account_id",
-            "is an account in the currency of the request",
-        ));
-    }
-    Ok(account)
-}
-
-fn terms_fact(terms: &Terms) -> Value {
-    let commission = terms.commission.map(|commission| match commission.size {
-        crate::domain::terms::CommissionSize::Amount(amount) => {
-            json!({ "payer": commission.payer, "amount": minor(amount.minor()) })
-        }
-        crate::domain::terms::CommissionSize::BasisPoints(points) => {
-            json!({ "payer": commission.payer, "basis_points": points.to_string() })
-        }
-    });
-    json!({ "obligation": terms.obligation, "commission": commission })
-}
-
-fn private(texts: &[(&str, &Option<String>)]) -> Option<Value> {
-    let given: serde_json::Map<String, Value> = texts
-        .iter()
-        .filter_map(|(name, text)| text.as_ref().map(|text| ((*name).to_owned(), json!(text))))
-        .collect();
-    (!given.is_empty()).then_some(Value::Object(given))
-}
-
-fn invalid(field: &'static str, rule: &str) -> Refusal {
-    Refusal::Invalid {
-        field,
-        rule: rule.to_owned(),
     }
 }
 

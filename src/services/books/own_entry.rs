@@ -96,7 +96,10 @@ impl BooksService {
                 entries: vec![entry],
                 op_digest,
                 consumes: None,
-                private: note.map(|note| json!({ "note": note })),
+                // The salt keeps a short text from being guessed by its digest once it is erased.
+                private: note.map(
+                    |note| json!({ "note": note, "salt": Uuid::new_v4().simple().to_string() }),
+                ),
             },
         };
         let intention = intention.clone();
@@ -107,12 +110,13 @@ impl BooksService {
             })
             .await?;
         let booked = match once {
-            Once::OtherRequest => return Err(BooksError::KeyReused),
+            // Nobody undoes an operation of the book's own: what did is another's.
+            Once::OtherRequest | Once::Outcome(JobOutcome::Tombstone) => {
+                return Err(BooksError::KeyReused);
+            }
             Once::Outcome(JobOutcome::Refused(reason)) => {
                 return Err(BooksError::Refused { reason });
             }
-            // Nobody undoes an operation of the book's own.
-            Once::Outcome(JobOutcome::Tombstone) => return Err(BooksError::KeyReused),
             Once::Outcome(JobOutcome::Done { booked, .. }) => booked,
         };
         let seq = booked.first().map_or(0, |entry| entry.seq);

@@ -48,7 +48,7 @@ pub(in crate::services) async fn walk(
     progress: &(dyn Fn(u64, u64) + Sync),
 ) -> Result<Walked, StoreError> {
     let head = book::head(read).await?;
-    let mut verifier = Verifier::from_genesis(read.broker()).ending_at(head);
+    let mut verifier = Verifier::of_book(read.broker()).ending_at(head);
     if let Some(known) = known {
         verifier = verifier.expecting(known);
     }

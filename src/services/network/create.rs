@@ -188,6 +188,11 @@ impl NetworkService {
         let pool = self.master().clone();
         let intention = intention.clone();
         let subject = actor.subject.clone();
+        let salt = self.0.systems.entropy.uuid(now);
+        let change = Change {
+            event: change.event.salted(salt),
+            ..change
+        };
         let task = tokio::spawn(async move {
             let sealed = requests::seal(change, &subject, now);
             let mut tx = master::begin(&pool).await?;

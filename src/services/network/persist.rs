@@ -41,6 +41,11 @@ impl NetworkService {
         now: DateTime<Utc>,
     ) -> Result<bool, StoreError> {
         let plan = change.plan.clone();
+        let salt = self.0.systems.entropy.uuid(now);
+        let change = Change {
+            event: change.event.salted(salt),
+            ..change
+        };
         let sealed = requests::seal(change, subject, now);
         let mut tx = master::begin(self.master()).await?;
         if !requests::update(&mut tx, &sealed, owner).await? {

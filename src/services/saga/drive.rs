@@ -66,7 +66,8 @@ impl SagaEngine {
 
         match run.plan.pivot().map(|step| &step.action) {
             Some(action @ Action::Post(_)) => {
-                if !self.post(run, action).await? {
+                let posted = self.post(run, action).await?;
+                if !posted {
                     return Ok(Led::Turned(Way::Back(json!({ "code": "voided" }))));
                 }
             }
@@ -99,10 +100,10 @@ impl SagaEngine {
     /// Begins at the ledger, because only the ledger can say whether the pivot has passed.
     async fn back(&self, run: &Run, reason: &Value) -> Result<Led, Fault> {
         let debt = run.plan.debt();
-        if let Some(debt) = debt {
-            if !self.unhold(run, debt).await? {
-                return Ok(Led::Turned(Way::Forward));
-            }
+        if let Some(debt) = debt
+            && !self.unhold(run, debt).await?
+        {
+            return Ok(Led::Turned(Way::Forward));
         }
         let decided = self.decide(run, Direction::Back, Some(reason)).await?;
         if decided != Direction::Back {

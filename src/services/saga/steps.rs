@@ -78,7 +78,7 @@ async fn append(
                 tokio::time::sleep(BETWEEN_TRIES * tried).await;
             }
             Err(StoreError::Busy { .. }) if tried < TRIES => {
-                tokio::time::sleep(BETWEEN_TRIES * tried).await
+                tokio::time::sleep(BETWEEN_TRIES * tried).await;
             }
             other => return other,
         }

@@ -301,7 +301,7 @@ pub async fn overdue(
           WHERE status = 'pending' AND deadline_at <= ? ORDER BY deadline_at, request_id LIMIT ?)
          UNION ALL
          (SELECT request_id, deadline_at FROM network_request
-          WHERE status = 'accepted' AND deadline_at <= ? ORDER BY deadline_at, request_id LIMIT ?)
+          WHERE status = 'accepted' AND sent_at IS NULL AND deadline_at <= ? ORDER BY deadline_at, request_id LIMIT ?)
          ORDER BY deadline_at, request_id LIMIT ?",
     )
     .bind(now)

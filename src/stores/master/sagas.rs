@@ -19,7 +19,7 @@ use uuid::Uuid;
 use super::alerts::{self, NewAlert};
 use super::failed;
 use crate::domain::plan::{PAYLOAD_VERSION, Plan, Step};
-use crate::domain::saga::{Direction, SagaKind, SagaStatus, StepDirection, StepStatus};
+use crate::domain::saga::{Direction, SagaStatus, StepDirection, StepStatus};
 use crate::stores::StoreError;
 use crate::stores::sql::{padded, placeholders};
 
@@ -47,10 +47,6 @@ pub async fn insert(
     max_retries: u32,
     now: DateTime<Utc>,
 ) -> Result<(), StoreError> {
-    let direction = match plan.kind {
-        SagaKind::Accept | SagaKind::Confirm => Direction::Undecided,
-        SagaKind::Release => Direction::Forward,
-    };
     sqlx::query(
         "INSERT INTO saga (saga_id, kind, subject, direction, status, created_at, updated_at)
          VALUES (?, ?, ?, ?, ?, ?, ?)",
@@ -58,7 +54,7 @@ pub async fn insert(
     .bind(plan.saga_id)
     .bind(plan.kind.as_str())
     .bind(plan.subject.to_string())
-    .bind(direction.as_str())
+    .bind(plan.kind.first_direction().as_str())
     .bind(SagaStatus::Running.as_str())
     .bind(now)
     .bind(now)

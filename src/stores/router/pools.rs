@@ -48,7 +48,7 @@ impl Default for PoolLimits {
             connections_per_pool: 16,
             acquire_timeout: Duration::from_secs(2),
             retry_down_after: Duration::from_millis(500),
-            idle_timeout: Duration::from_secs(300),
+            idle_timeout: Duration::from_mins(5),
         }
     }
 }

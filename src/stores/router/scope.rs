@@ -168,6 +168,9 @@ impl<'a> BookTx<'a> {
     ///
     /// # Errors
     /// The database's.
+    ///
+    /// # Panics
+    /// Where `into` does not begin with the broker: a mistake in the statement's text.
     pub async fn insert<R>(
         &mut self,
         into: &'static str,

@@ -6,6 +6,7 @@ mod brokers;
 mod chain;
 mod metrics;
 mod reconcile;
+mod requests;
 
 use std::path::{Path, PathBuf};
 

@@ -8,6 +8,7 @@
 )]
 
 mod accounts;
+mod children;
 mod databases;
 mod draw;
 mod engines;
@@ -15,6 +16,7 @@ mod invariants;
 mod servers;
 mod world;
 
+pub use children::{Child, MovedClock};
 pub use databases::Databases;
 pub use draw::{broker_ids, ledger};
 pub use engines::{SOON, hold_of, step_named};

@@ -2,8 +2,10 @@
 
 mod claims;
 mod compensation;
+mod killed;
 mod kinds;
 mod races;
 mod shapes;
+mod stopped;
 mod stuck;
 mod twice;

@@ -26,10 +26,12 @@ pub enum Shape {
     SenderPays,
     /// The receiver pays a commission by rate: debits in both books.
     ReceiverPays,
+    /// Debits in both books, and nobody owes.
+    ReceiverPaysNoDebt,
 }
 
 impl Shape {
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Plain,
         Self::NoDebt,
         Self::FromClient,
@@ -38,14 +40,18 @@ impl Shape {
         Self::ToClient,
         Self::SenderPays,
         Self::ReceiverPays,
+        Self::ReceiverPaysNoDebt,
     ];
 
     pub const fn reserves(self) -> bool {
         match self {
             Self::FromClient | Self::FromClientNoDebt | Self::FromCashier => true,
-            Self::Plain | Self::NoDebt | Self::ToClient | Self::SenderPays | Self::ReceiverPays => {
-                false
-            }
+            Self::Plain
+            | Self::NoDebt
+            | Self::ToClient
+            | Self::SenderPays
+            | Self::ReceiverPays
+            | Self::ReceiverPaysNoDebt => false,
         }
     }
 
@@ -72,12 +78,10 @@ impl Shape {
                 input.counterpart_uid = Some(client(world, world.beta, 5).await.owner_ref);
             }
             Self::SenderPays => input.commission = fixed(Party::Author, "25.00"),
-            Self::ReceiverPays => {
-                input.commission = Some(CommissionInput {
-                    payer: Party::Counterparty,
-                    amount: None,
-                    basis_points: Some(50),
-                });
+            Self::ReceiverPays => input.commission = rate(Party::Counterparty, 50),
+            Self::ReceiverPaysNoDebt => {
+                input.commission = rate(Party::Counterparty, 50);
+                input.obligation = Some(ObligationTerm::None);
             }
         }
         (world.create(world.alpha, input).await, accept_with)
@@ -107,6 +111,14 @@ pub fn fixed(payer: Party, amount: &str) -> Option<CommissionInput> {
         payer,
         amount: Some(amount.to_owned()),
         basis_points: None,
+    })
+}
+
+fn rate(payer: Party, basis_points: u32) -> Option<CommissionInput> {
+    Some(CommissionInput {
+        payer,
+        amount: None,
+        basis_points: Some(basis_points),
     })
 }
 

@@ -1,0 +1,64 @@
+//! `settlenet bench`: figures beside floors that are measured in the same run.
+
+mod bare;
+mod floors;
+mod load;
+mod report;
+mod settlement;
+mod stage;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use super::Failure;
+use crate::config::Config;
+use crate::stack::start_detached;
+
+/// Measure how fast it settles, beside floors of the same run
+///
+/// Starts a stack of its own, measures, prints a table and writes a JSON list of
+/// {group, name, value, unit, floor, floor_value, ratio, target}: ratio is value over floor_value.
+/// Figures, never a pass or fail. Use a release build and an otherwise idle machine.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// One group only: settlement
+    #[arg(long, value_name = "GROUP", env = "ONLY")]
+    only: Option<String>,
+    /// A short run, for a look
+    #[arg(long)]
+    quick: bool,
+    /// Where the list is written
+    #[arg(long, value_name = "FILE", default_value = "target/bench.json")]
+    output: PathBuf,
+    /// The folder of the stack
+    #[arg(long, value_name = "DIR", default_value = ".local/bench")]
+    dir: PathBuf,
+}
+
+const GROUPS: [&str; 1] = ["settlement"];
+
+/// The stack ends by itself that long after the run.
+const LINGER: Duration = Duration::from_secs(5);
+
+pub(super) async fn run(args: Args) -> Result<ExitCode, Failure> {
+    if let Some(only) = args.only.as_deref().filter(|only| !only.is_empty())
+        && !GROUPS.contains(&only)
+    {
+        return Err(anyhow::anyhow!("--only {only}: there is {}", GROUPS.join(", ")).into());
+    }
+    if cfg!(debug_assertions) {
+        eprintln!("this is a debug build: its figures mean little");
+    }
+    let program = std::env::current_exe()?;
+    let dir = std::path::absolute(&args.dir)?;
+    eprintln!("starting the servers");
+    let start = move || start_detached(&program, &dir, Some(LINGER));
+    let (description, _hold, _) = tokio::task::spawn_blocking(start).await??;
+    let config = Config::load(Some(&description.config))?;
+    let figures = settlement::measure(&config, args.quick).await?;
+    report::print(&figures);
+    report::write(&figures, &args.output)?;
+    eprintln!("written to {}", args.output.display());
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,112 @@
+//! How a request comes to be.
+
+use chrono::{DateTime, Utc};
+use serde_json::json;
+
+use super::change::{event, invalid, minor, own_account, private, terms_fact};
+use super::{Change, Refusal, Request, RequestKind, RequestStatus};
+use crate::domain::account::AccountRef;
+use crate::domain::canonical;
+use crate::domain::ids::{BrokerId, RequestId};
+use crate::domain::money::{Amount, Currency};
+use crate::domain::request_event::{self, EventKind};
+use crate::domain::terms::Terms;
+
+/// What an author asks for, already checked for form.
+#[derive(Clone, Debug)]
+pub struct NewRequest {
+    pub id: RequestId,
+    pub author: BrokerId,
+    pub target: Option<BrokerId>,
+    pub kind: RequestKind,
+    pub currency: Currency,
+    pub amount: Amount,
+    pub method: String,
+    pub city_code: Option<String>,
+    pub counterpart_uid: Option<String>,
+    pub contact: Option<String>,
+    pub note: Option<String>,
+    pub terms: Terms,
+    /// The author's own account; its main house account where it names none.
+    pub account: Option<AccountRef>,
+    pub deadline_at: Option<DateTime<Utc>>,
+}
+
+impl NewRequest {
+    /// # Errors
+    /// A target that is the author, a deadline that has passed, terms that can't stand, or an
+    /// account of another book or currency.
+    pub fn create(self, now: DateTime<Utc>) -> Result<Change, Refusal> {
+        if self.target == Some(self.author) {
+            return Err(invalid(
+                "target_broker_id",
+                "is another broker than the author",
+            ));
+        }
+        if self.deadline_at.is_some_and(|deadline| deadline <= now) {
+            return Err(invalid("deadline_at", "lies in the future"));
+        }
+        self.terms
+            .check(self.amount)
+            .map_err(|error| invalid("terms.commission", &error.to_string()))?;
+        let account = own_account(self.account, self.author, &self.currency)?;
+        let private = private(&[
+            ("contact", self.contact.as_deref()),
+            ("counterpart_uid", self.counterpart_uid.as_deref()),
+            ("note", self.note.as_deref()),
+        ]);
+        let mut event = event(
+            EventKind::Created,
+            Some(self.author),
+            &[
+                ("type", json!(self.kind)),
+                ("author", json!(self.author.to_string())),
+                ("target", json!(self.target.map(|id| id.to_string()))),
+                ("currency", json!(self.currency.code)),
+                ("amount", minor(self.amount.minor())),
+                ("method", json!(self.method)),
+                ("city_code", json!(self.city_code)),
+                ("deadline_at", json!(self.deadline_at.map(canonical::time))),
+                ("terms", terms_fact(&self.terms)),
+            ],
+        );
+        event.private = private;
+        Ok(Change {
+            request: Request {
+                id: self.id,
+                author: self.author,
+                target: self.target,
+                broadcast: self.target.is_none(),
+                kind: self.kind,
+                status: RequestStatus::Pending,
+                version: 1,
+                currency: self.currency.code,
+                amount: self.amount,
+                received_amount: None,
+                method: self.method,
+                city_code: self.city_code,
+                counterpart_uid: self.counterpart_uid,
+                contact: self.contact,
+                note: self.note,
+                terms: self.terms,
+                author_account: Some(account),
+                counterparty_account: None,
+                deadline_at: self.deadline_at,
+                confirm_by: None,
+                proposal: None,
+                saga_id: None,
+                reservation_saga_id: None,
+                proof_digest: None,
+                event_seq: 0,
+                event_hash: request_event::genesis(self.id),
+                created_at: now,
+                accepted_at: None,
+                sent_at: None,
+                closed_at: None,
+                updated_at: now,
+            },
+            event,
+            plan: None,
+        })
+    }
+}

@@ -1,0 +1,515 @@
+//! Requests over REST: the main job, what each side sees, and bad input.
+
+use axum::body::Body;
+use axum::http::Request;
+use serde_json::{Value, json};
+use settlenet::domain::access::Role;
+
+use super::{Answer, Api};
+
+const REQUESTS: &str = "/v1/network/requests";
+
+/// The smallest good body for a direct send.
+fn send_to(api: &Api, target: u64) -> Value {
+    json!({
+        "target_broker_id": target,
+        "type": "send",
+        "currency_code": api.world.currency,
+        "amount": "10000.00",
+        "method": "cash",
+    })
+}
+
+fn with(mut body: Value, field: &str, value: Value) -> Value {
+    body[field] = value;
+    body
+}
+
+fn proof() -> Value {
+    json!({ "proof": [{ "type": "transfer_ref", "value": "7741", "note": "to Ahmed" }] })
+}
+
+fn path(id: &str, action: &str) -> String {
+    format!("{REQUESTS}/{id}/{action}")
+}
+
+fn id_of(answer: &Answer) -> String {
+    answer.body["id"].as_str().unwrap().to_owned()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_main_job_by_two_brokers() {
+    let api = Api::new().await;
+    let (alpha, beta) = (api.world.alpha, api.world.beta);
+    let (as_alpha, as_beta) = (api.admin_of(alpha).await, api.admin_of(beta).await);
+
+    let created = api.post(REQUESTS, &as_alpha, send_to(&api, beta)).await;
+    assert_eq!(created.status, 201, "{}", created.text);
+    assert_eq!(created.body["status"], "pending");
+    assert_eq!(created.body["amount"], "10000.00");
+    let words = created.body["terms"]["words"][0].as_str().unwrap();
+    assert_eq!(
+        words,
+        format!(
+            "When this completes, broker {alpha} owes broker {beta} 10000.00 {}.",
+            api.world.currency
+        )
+    );
+    let id = id_of(&created);
+
+    let accepted = api.post(&path(&id, "accept"), &as_beta, json!({})).await;
+    assert_eq!(
+        (accepted.status, &accepted.body["status"]),
+        (200, &json!("accepted"))
+    );
+    let sent = api.post(&path(&id, "sent"), &as_alpha, proof()).await;
+    assert_eq!(
+        (sent.status, &sent.body["status"]),
+        (200, &json!("sent")),
+        "{}",
+        sent.text
+    );
+    let confirmed = api.post(&path(&id, "confirm"), &as_beta, json!({})).await;
+    assert_eq!(
+        (confirmed.status, &confirmed.body["status"]),
+        (200, &json!("completed"))
+    );
+
+    // Again, by both: the same answer, and nothing more.
+    let again = api.post(&path(&id, "confirm"), &as_beta, json!({})).await;
+    assert_eq!((again.status, &again.body), (200, &confirmed.body));
+    let again = api.post(&path(&id, "sent"), &as_alpha, proof()).await;
+    assert_eq!(
+        (again.status, &again.body["status"]),
+        (200, &json!("completed"))
+    );
+
+    let owed = api.get("/v1/obligations", &as_alpha).await;
+    assert_eq!(owed.items().len(), 1);
+    assert_eq!(owed.items()[0]["subject"], json!(id));
+    assert_eq!(owed.items()[0]["remaining_amount"], "10000.00");
+    let positions = api.get("/v1/positions", &as_beta).await;
+    assert_eq!(positions.items()[0]["owed"], "10000.00");
+    assert_eq!(positions.items()[0]["net"], "10000.00");
+
+    let events = api.get(&path(&id, "events"), &as_beta).await;
+    let kinds: Vec<&str> = events
+        .items()
+        .iter()
+        .map(|event| event["kind"].as_str().unwrap())
+        .collect();
+    assert_eq!(
+        kinds,
+        ["created", "accepted", "sent", "confirmed", "completed"]
+    );
+    for pair in events.items().windows(2) {
+        assert_eq!(pair[0]["event_hash"], pair[1]["prev_hash"]);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_is_there_for_its_parties_only() {
+    let api = Api::new().await;
+    let (alpha, beta, gamma) = (api.world.alpha, api.world.beta, api.world.gamma);
+    let as_alpha = api.admin_of(alpha).await;
+    let (as_beta, as_gamma) = (api.admin_of(beta).await, api.admin_of(gamma).await);
+    let direct = api.post(REQUESTS, &as_alpha, send_to(&api, beta)).await;
+    let id = id_of(&direct);
+    for answer in [
+        api.get(&format!("{REQUESTS}/{id}"), &as_gamma).await,
+        api.get(&path(&id, "events"), &as_gamma).await,
+        api.post(&path(&id, "accept"), &as_gamma, json!({})).await,
+        api.post(&path(&id, "cancel"), &as_gamma, json!({})).await,
+        api.post(&path(&id, "confirm"), &as_gamma, json!({})).await,
+        api.get(&format!("{REQUESTS}/NR-000000000000"), &as_alpha)
+            .await,
+        api.get(&format!("{REQUESTS}/OB-000000000000"), &as_alpha)
+            .await,
+    ] {
+        assert_eq!(answer.problem(), (404, "not_found"));
+    }
+    assert!(api.get(REQUESTS, &as_gamma).await.items().is_empty());
+
+    // A broadcast is everybody's, without whom it is for, until somebody has accepted.
+    let mut body = send_to(&api, 0);
+    body.as_object_mut().unwrap().remove("target_broker_id");
+    body["counterpart_uid"] = json!("FO-7a3f8b2c4d1e");
+    body["contact"] = json!("+971 50 000 0000");
+    let broadcast = api.post(REQUESTS, &as_alpha, body).await;
+    assert_eq!(broadcast.body["contact"], "+971 50 000 0000");
+    let id = id_of(&broadcast);
+    let seen = api.get(&format!("{REQUESTS}/{id}"), &as_gamma).await;
+    assert_eq!(seen.status, 200);
+    assert_eq!(
+        (&seen.body["contact"], &seen.body["counterpart_uid"]),
+        (&Value::Null, &Value::Null)
+    );
+    assert_eq!(api.get(&path(&id, "events"), &as_gamma).await.status, 404);
+    // Beta has no account of that client, and names one of its own instead.
+    let refused = api.post(&path(&id, "accept"), &as_beta, json!({})).await;
+    assert_eq!(refused.fields(), ["account_id"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wrong_state_or_side_is_named() {
+    let api = Api::new().await;
+    let (alpha, beta) = (api.world.alpha, api.world.beta);
+    let (as_alpha, as_beta) = (api.admin_of(alpha).await, api.admin_of(beta).await);
+    let id = id_of(&api.post(REQUESTS, &as_alpha, send_to(&api, beta)).await);
+    let wrong = |answer: Answer, status: &str| {
+        assert_eq!(answer.problem(), (409, "wrong_status"), "{}", answer.text);
+        assert_eq!(answer.body["request_status"], status);
+    };
+    wrong(
+        api.post(&path(&id, "sent"), &as_alpha, proof()).await,
+        "pending",
+    );
+    wrong(
+        api.post(&path(&id, "confirm"), &as_beta, json!({})).await,
+        "pending",
+    );
+    let own = api.post(&path(&id, "accept"), &as_alpha, json!({})).await;
+    assert_eq!(own.problem(), (403, "not_your_move"));
+    api.post(&path(&id, "accept"), &as_beta, json!({})).await;
+    wrong(
+        api.post(&path(&id, "reject"), &as_beta, json!({})).await,
+        "accepted",
+    );
+    let not_sender = api.post(&path(&id, "sent"), &as_beta, proof()).await;
+    assert_eq!(not_sender.problem(), (403, "not_your_move"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_key_makes_one_request() {
+    let api = Api::new().await;
+    let as_alpha = api.admin_of(api.world.alpha).await;
+    let body = send_to(&api, api.world.beta);
+    let post = |key: Option<&'static str>, body: Value| api.post_as(REQUESTS, &as_alpha, key, body);
+    let first = post(Some("k1"), body.clone()).await;
+    let repeated = post(Some("\"k1\""), body.clone()).await;
+    assert_eq!(first.body, repeated.body);
+    let second = post(Some("k2"), body.clone()).await;
+    assert_ne!(first.body["id"], second.body["id"]);
+    let other = post(Some("k1"), with(body.clone(), "amount", json!("1.00"))).await;
+    assert_eq!(other.problem(), (422, "idempotency_key_reused"));
+    assert_eq!(
+        post(None, body.clone()).await.problem(),
+        (400, "idempotency_key_missing")
+    );
+    let racing = futures::future::join_all((0..20).map(|_| post(Some("k3"), body.clone()))).await;
+    assert!(
+        racing
+            .iter()
+            .all(|answer| answer.status == 201 && answer.body["id"] == racing[0].body["id"])
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn bad_fields_are_named() {
+    let api = Api::new().await;
+    let (alpha, beta) = (api.world.alpha, api.world.beta);
+    let as_alpha = api.admin_of(alpha).await;
+    let good = send_to(&api, beta);
+    let long = "x".repeat(2_000);
+    let cases = [
+        ("amount", json!("-1")),
+        ("amount", json!("1e3")),
+        ("amount", json!("0")),
+        ("amount", json!("0.001")),
+        ("amount", json!("123456789012345678901234567890")),
+        ("amount", json!("NaN")),
+        ("amount", json!("")),
+        ("amount", json!(10_000)),
+        ("currency_code", json!("XYZ")),
+        ("currency_code", json!("usd")),
+        ("target_broker_id", json!(alpha)),
+        ("target_broker_id", json!(1)),
+        ("target_broker_id", json!("2")),
+        ("deadline_at", json!("2020-01-01T00:00:00Z")),
+        ("deadline_at", json!("tomorrow")),
+        ("type", json!("gift")),
+        ("method", json!("")),
+        ("method", json!(long)),
+        ("city_code", json!(long)),
+        ("counterpart_uid", json!(long)),
+        ("contact", json!(long)),
+        ("note", json!(long)),
+        ("account_id", json!("AC-000000000000")),
+        ("account_id", json!("AC-1")),
+        ("colour", json!("red")),
+    ];
+    for (field, value) in cases {
+        let answer = api
+            .post(
+                REQUESTS,
+                &as_alpha,
+                with(good.clone(), field, value.clone()),
+            )
+            .await;
+        assert_eq!(
+            answer.problem(),
+            (422, "fields_invalid"),
+            "{field}: {value}: {}",
+            answer.text
+        );
+        assert_eq!(answer.fields(), [field], "{value}");
+    }
+    for (commission, field) in [
+        (json!({ "payer": "author" }), "terms.commission"),
+        (
+            json!({ "payer": "author", "amount": "1.00", "basis_points": 5 }),
+            "terms.commission",
+        ),
+        (
+            json!({ "payer": "author", "amount": "10000.00" }),
+            "terms.commission",
+        ),
+        (
+            json!({ "payer": "author", "basis_points": 10_001 }),
+            "terms.commission",
+        ),
+        (
+            json!({ "payer": "author", "amount": "-5" }),
+            "terms.commission.amount",
+        ),
+        (
+            json!({ "payer": "nobody", "basis_points": 5 }),
+            "terms.commission.payer",
+        ),
+    ] {
+        let body = with(good.clone(), "terms", json!({ "commission": commission }));
+        let answer = api.post(REQUESTS, &as_alpha, body).await;
+        assert_eq!(
+            (answer.status, answer.fields()),
+            (422, vec![field]),
+            "{}",
+            answer.text
+        );
+    }
+    for field in ["type", "currency_code", "amount", "method"] {
+        let mut body = good.clone();
+        body.as_object_mut().unwrap().remove(field);
+        assert_eq!(api.post(REQUESTS, &as_alpha, body).await.fields(), [field]);
+    }
+    assert!(
+        api.get(REQUESTS, &as_alpha).await.items().is_empty(),
+        "nothing was made"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn bad_proofs_and_claims_are_named() {
+    let api = Api::new().await;
+    let (alpha, beta) = (api.world.alpha, api.world.beta);
+    let (as_alpha, as_beta) = (api.admin_of(alpha).await, api.admin_of(beta).await);
+    let id = id_of(&api.post(REQUESTS, &as_alpha, send_to(&api, beta)).await);
+    api.post(&path(&id, "accept"), &as_beta, json!({})).await;
+    let foreign = format!("/v1/uploads/{}", uuid::Uuid::new_v4());
+    for (body, field) in [
+        (json!({}), "proof"),
+        (json!({ "proof": [] }), "proof"),
+        (json!({ "proof": [{ "type": "photo" }] }), "proof"),
+        (
+            json!({ "proof": [{ "type": "tx_hash", "value": " " }] }),
+            "proof",
+        ),
+        (
+            json!({ "proof": [{ "type": "selfie", "url": "x" }] }),
+            "proof[0].type",
+        ),
+        (
+            json!({ "proof": [{ "type": "photo", "url": foreign }] }),
+            "proof.url",
+        ),
+    ] {
+        let answer = api.post(&path(&id, "sent"), &as_alpha, body.clone()).await;
+        assert_eq!(
+            (answer.status, answer.fields()),
+            (422, vec![field]),
+            "{body}: {}",
+            answer.text
+        );
+    }
+    api.post(&path(&id, "sent"), &as_alpha, proof()).await;
+    for amount in ["10000.01", "0", "-1", "1.001"] {
+        let body = json!({ "received_amount": amount });
+        let answer = api.post(&path(&id, "confirm"), &as_beta, body).await;
+        assert_eq!(
+            (answer.status, answer.fields()),
+            (422, vec!["received_amount"])
+        );
+    }
+    let answer = api
+        .post(&path(&id, "dispute"), &as_beta, json!({ "claim": "" }))
+        .await;
+    assert_eq!(answer.fields(), ["claim"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn less_received_is_agreed_on_before_it_is_booked() {
+    let api = Api::new().await;
+    let (alpha, beta) = (api.world.alpha, api.world.beta);
+    let (as_alpha, as_beta) = (api.admin_of(alpha).await, api.admin_of(beta).await);
+    let id = id_of(&api.post(REQUESTS, &as_alpha, send_to(&api, beta)).await);
+    api.post(&path(&id, "accept"), &as_beta, json!({})).await;
+    api.post(&path(&id, "sent"), &as_alpha, proof()).await;
+    let less = json!({ "received_amount": "9990.00" });
+    let claimed = api
+        .post(&path(&id, "confirm"), &as_beta, less.clone())
+        .await;
+    assert_eq!(
+        (claimed.status, &claimed.body["status"]),
+        (200, &json!("sent"))
+    );
+    assert_eq!(claimed.body["received_amount"], "9990.00");
+    let agreed = api.post(&path(&id, "confirm"), &as_alpha, less).await;
+    assert_eq!(
+        (agreed.status, &agreed.body["status"]),
+        (200, &json!("completed")),
+        "{}",
+        agreed.text
+    );
+    let owed = api.get("/v1/obligations", &as_alpha).await;
+    assert_eq!(owed.items()[0]["amount"], "9990.00");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_suspended_broker_finishes_and_starts_nothing() {
+    let api = Api::new().await;
+    let (alpha, beta) = (api.world.alpha, api.world.beta);
+    let (as_alpha, as_beta) = (api.admin_of(alpha).await, api.admin_of(beta).await);
+    let id = id_of(&api.post(REQUESTS, &as_alpha, send_to(&api, beta)).await);
+    api.post(&path(&id, "accept"), &as_beta, json!({})).await;
+    sqlx::query("UPDATE broker SET state = 'suspended' WHERE broker_id = ?")
+        .bind(alpha)
+        .execute(&api.world.app.systems.master)
+        .await
+        .unwrap();
+    let new = api.post(REQUESTS, &as_alpha, send_to(&api, beta)).await;
+    assert_eq!(new.problem(), (403, "broker_suspended"));
+    let to_it = api.post(REQUESTS, &as_beta, send_to(&api, alpha)).await;
+    assert_eq!(to_it.fields(), ["target_broker_id"]);
+    api.post(&path(&id, "sent"), &as_alpha, proof()).await;
+    let confirmed = api.post(&path(&id, "confirm"), &as_beta, json!({})).await;
+    assert_eq!(confirmed.body["status"], "completed");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn uploads_are_what_their_content_is_and_the_parties_to_read() {
+    let api = Api::new().await;
+    let (alpha, beta, gamma) = (api.world.alpha, api.world.beta, api.world.gamma);
+    let as_alpha = api.admin_of(alpha).await;
+    let (as_beta, as_gamma) = (api.admin_of(beta).await, api.admin_of(gamma).await);
+    let upload = |token: String, key: &'static str, content: Vec<u8>| {
+        let request = Request::post("/v1/uploads")
+            .header("authorization", format!("Bearer {token}"))
+            .header("idempotency-key", key)
+            .header("content-type", "image/png");
+        api.send(request.body(Body::from(content)).unwrap())
+    };
+    let png = b"\x89PNG\r\n\x1a\n the rest".to_vec();
+    let kept = upload(as_alpha.clone(), "u1", png.clone()).await;
+    assert_eq!(
+        (kept.status, &kept.body["content_type"]),
+        (201, &json!("image/png"))
+    );
+    let repeated = upload(as_alpha.clone(), "u1", png.clone()).await;
+    assert_eq!(kept.body, repeated.body);
+    assert_eq!(
+        upload(as_alpha.clone(), "u1", b"%PDF-1.7".to_vec())
+            .await
+            .status,
+        422
+    );
+    assert_eq!(
+        upload(as_alpha.clone(), "u2", b"<script>".to_vec())
+            .await
+            .fields(),
+        ["body"]
+    );
+    assert_eq!(
+        upload(as_alpha.clone(), "u3", Vec::new()).await.fields(),
+        ["body"]
+    );
+    let large = [png.clone(), vec![0; 10 << 20]].concat();
+    assert_eq!(
+        upload(as_alpha.clone(), "u4", large).await.problem(),
+        (413, "too_large")
+    );
+
+    let url = kept.body["url"].as_str().unwrap().to_owned();
+    assert_eq!(
+        api.get(&url, &as_beta).await.status,
+        404,
+        "not a party of anything yet"
+    );
+    let id = id_of(&api.post(REQUESTS, &as_alpha, send_to(&api, beta)).await);
+    api.post(&path(&id, "accept"), &as_beta, json!({})).await;
+    let wrong = json!({ "proof": [{ "type": "photo", "url": url, "sha256": "0".repeat(64) }] });
+    assert_eq!(
+        api.post(&path(&id, "sent"), &as_alpha, wrong)
+            .await
+            .fields(),
+        ["proof.sha256"]
+    );
+    let proof = json!({ "proof": [{ "type": "photo", "url": url }] });
+    assert_eq!(
+        api.post(&path(&id, "sent"), &as_alpha, proof).await.status,
+        200
+    );
+    let events = api.get(&path(&id, "events"), &as_beta).await;
+    let sent = events
+        .items()
+        .iter()
+        .find(|event| event["kind"] == "sent")
+        .unwrap();
+    assert_eq!(
+        sent["payload"]["files_sha256"],
+        json!([kept.body["sha256"]])
+    );
+    assert_eq!(api.get(&url, &as_gamma).await.status, 404);
+    let read = Request::get(&url).header("authorization", format!("Bearer {as_beta}"));
+    let response = {
+        use tower::ServiceExt;
+        api.router
+            .clone()
+            .oneshot(read.body(Body::empty()).unwrap())
+            .await
+            .unwrap()
+    };
+    assert_eq!(response.headers()["content-type"], "image/png");
+    assert_eq!(response.headers()["x-content-type-options"], "nosniff");
+    let content = axum::body::to_bytes(response.into_body(), 1 << 20)
+        .await
+        .unwrap();
+    assert_eq!(content.to_vec(), png);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn bodies_that_are_no_bodies() {
+    let api = Api::new().await;
+    let token = api.token(Role::BrokerOperator, Some(api.world.alpha)).await;
+    let raw = |body: Vec<u8>, content_type: &'static str| {
+        let request = Request::post(REQUESTS)
+            .header("authorization", format!("Bearer {token}"))
+            .header("idempotency-key", "b1")
+            .header("content-type", content_type);
+        api.send(request.body(Body::from(body)).unwrap())
+    };
+    let json = "application/json";
+    assert_eq!(raw(b"{".to_vec(), json).await.problem(), (400, "bad_json"));
+    assert_eq!(
+        raw(b"\xff\xfe{}".to_vec(), json).await.problem(),
+        (400, "bad_utf8")
+    );
+    assert_eq!(
+        raw(b"{}".to_vec(), "text/plain").await.problem(),
+        (415, "media_type")
+    );
+    assert_eq!(
+        raw(vec![b' '; 2 << 20], json).await.problem(),
+        (413, "too_large")
+    );
+    let deep = [vec![b'['; 10_000], vec![b']'; 10_000]].concat();
+    assert!(matches!(raw(deep, json).await.status, 400 | 422));
+}

@@ -1,0 +1,196 @@
+//! Processes that a test kills and stops: this very test program, doing one thing through the
+//! services, and the real `settlenet worker`. They die and stop at the failpoints that
+//! `SETTLENET_FAILPOINTS` names, and go by a clock that the test moves.
+
+use std::fs::File;
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus, Stdio};
+use std::time::Duration;
+
+use settlenet::app::App;
+use settlenet::config::Config;
+use settlenet::domain::ids::{AccountId, BrokerId, RequestId};
+use settlenet::runtime::{Clock, Entropy};
+
+use super::{SOON, World, program, until};
+
+/// Says what the program does as a child: `confirm`, `accept` or `cancel`, the broker, the
+/// request, and for an acceptance the account.
+const MARKER: &str = "SETTLENET_TEST_CHILD";
+
+/// A clock that the test and its children share, moved by what is written in a file.
+pub struct MovedClock {
+    file: PathBuf,
+    by: std::cell::Cell<chrono::Duration>,
+}
+
+impl MovedClock {
+    pub fn new() -> Self {
+        let name = format!("settlenet-clock-{}", uuid::Uuid::new_v4());
+        let file = std::env::temp_dir().join(name);
+        std::fs::write(&file, "0").expect("a clock file");
+        Self {
+            file,
+            by: std::cell::Cell::default(),
+        }
+    }
+
+    pub fn clock(&self, skew: chrono::Duration) -> Clock {
+        let file = self.file.clone();
+        Clock::Shifted { file, skew }
+    }
+
+    /// In one step, since others read it at any moment.
+    pub fn advance(&self, by: chrono::Duration) {
+        self.by.set(self.by.get() + by);
+        let micros = self.by.get().num_microseconds().expect("fits");
+        let next = self.file.with_extension("next");
+        std::fs::write(&next, micros.to_string()).expect("a clock file");
+        std::fs::rename(&next, &self.file).expect("a clock file");
+    }
+}
+
+impl Drop for MovedClock {
+    fn drop(&mut self) {
+        drop(std::fs::remove_file(&self.file));
+    }
+}
+
+/// A child process; killed when dropped.
+pub struct Child {
+    process: std::process::Child,
+    log: PathBuf,
+}
+
+impl Child {
+    /// Does one thing through the services and ends when its saga has, or where it is told to.
+    pub fn acts(world: &World, clock: &MovedClock, what: &str, failpoints: &str) -> Self {
+        let mut command = Command::new(std::env::current_exe().expect("this program"));
+        command
+            .args(["--exact", "harness::children::child_entry", "--nocapture"])
+            .env(MARKER, what);
+        Self::start(command, world, clock, failpoints)
+    }
+
+    /// The real background work.
+    pub fn worker(world: &World, clock: &MovedClock, failpoints: &str) -> Self {
+        let mut command = Command::new(program());
+        command.arg("worker");
+        Self::start(command, world, clock, failpoints)
+    }
+
+    fn start(mut command: Command, world: &World, clock: &MovedClock, failpoints: &str) -> Self {
+        let log = clock
+            .file
+            .with_extension(format!("{}.log", uuid::Uuid::new_v4()));
+        let out = File::create(&log).expect("a log");
+        let process = command
+            .env("SETTLENET_CONFIG", world.databases.config_file())
+            .env(
+                "SETTLENET_MASTER__URL",
+                world.databases.master_url().expose(),
+            )
+            .env("SETTLENET_HTTP__CONFIRM_WAIT_MS", "20000")
+            .env("SETTLENET_SAGA__POLL_MS", "20")
+            .env("SETTLENET_TEST_CLOCK", &clock.file)
+            .env("SETTLENET_FAILPOINTS", failpoints)
+            .stdin(Stdio::null())
+            .stderr(out.try_clone().expect("a log"))
+            .stdout(out)
+            .spawn()
+            .expect("the program starts");
+        Self { process, log }
+    }
+
+    /// Waits until the child has ended by itself.
+    pub async fn ended(&mut self) -> ExitStatus {
+        let mut status = None;
+        let what = format!("the child ends; its log is {}", self.log.display());
+        until(&what, SOON, async || {
+            status = self.process.try_wait().expect("may be waited for");
+            status.is_some()
+        })
+        .await;
+        status.expect("has ended")
+    }
+
+    /// Waits for the death that a failpoint means; `place` is for the message.
+    pub async fn killed(&mut self, place: &str) {
+        let status = self.ended().await;
+        let log = std::fs::read_to_string(&self.log).unwrap_or_default();
+        assert_eq!(status.signal(), Some(9), "{place}: {status}\n{log}");
+    }
+
+    /// Whether it has been killed already.
+    pub fn is_killed(&mut self) -> bool {
+        let status = self.process.try_wait().expect("may be waited for");
+        status.is_some_and(|status| status.signal() == Some(9))
+    }
+
+    /// Waits until the child has stopped itself.
+    pub async fn stopped(&mut self, place: &str) {
+        until(place, SOON, async || {
+            let ended = self.process.try_wait().expect("may be waited for");
+            assert!(
+                ended.is_none(),
+                "{place}: it did not stop but ended: {ended:?}"
+            );
+            state_of(self.process.id()) == Some('T')
+        })
+        .await;
+    }
+
+    pub fn is_stopped(&self) -> bool {
+        state_of(self.process.id()) == Some('T')
+    }
+
+    pub fn go_on(&self) {
+        let pid = i32::try_from(self.process.id()).expect("a pid");
+        let pid = rustix::process::Pid::from_raw(pid).expect("a pid");
+        rustix::process::kill_process(pid, rustix::process::Signal::CONT).expect("is there");
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        drop(self.process.kill());
+        drop(self.process.wait());
+        if !std::thread::panicking() {
+            drop(std::fs::remove_file(&self.log));
+        }
+    }
+}
+
+fn state_of(pid: u32) -> Option<char> {
+    let stat = std::fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("stat"));
+    stat.ok()?.rsplit_once(')')?.1.trim_start().chars().next()
+}
+
+/// No test of its own: what a [`Child`] runs. It does nothing where nobody asks it to.
+#[tokio::test(flavor = "multi_thread")]
+async fn child_entry() {
+    let Ok(what) = std::env::var(MARKER) else {
+        return;
+    };
+    let words: Vec<&str> = what.split(' ').collect();
+    let broker: BrokerId = words[1].parse().expect("a broker");
+    let id: RequestId = words[2].parse().expect("a request");
+    let file = std::env::var_os("SETTLENET_CONFIG").map(PathBuf::from);
+    let config = Config::load(file.as_deref()).expect("a configuration");
+    let app = App::assemble(&config, Clock::from_env(), Entropy::from_env()).expect("assembles");
+    let actor = World::actor(broker);
+    let answer = match words[0] {
+        "confirm" => app.network.confirm_received(&actor, id, None).await,
+        "cancel" => app.network.cancel_request(&actor, id).await,
+        "accept" => {
+            let account = words
+                .get(3)
+                .map(|id| id.parse::<AccountId>().expect("an account"));
+            app.network.accept_request(&actor, id, account).await
+        }
+        other => panic!("{other} is nothing to do"),
+    };
+    let drained = app.engine.drain(Duration::from_secs(20)).await;
+    eprintln!("{what}: {answer:?}, all ended: {drained}");
+}
