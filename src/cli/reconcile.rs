@@ -87,28 +87,30 @@ fn tell(last: &Mutex<Instant>, progress: Progress) {
 }
 
 fn text(report: &Report) -> String {
-    let mut text = String::new();
+    let mut lines = Vec::new();
     for one in &report.invariants {
-        text += &format!(
-            "{}  {}: {} checked, {} wrong, {} could not be checked\n",
+        lines.push(format!(
+            "{}  {}: {} checked, {} wrong, {} could not be checked",
             one.invariant, one.name, one.checked, one.breaks_count, one.unchecked_count
-        );
+        ));
         for (word, findings, count) in [
             ("wrong", &one.breaks, one.breaks_count),
             ("not checked", &one.unchecked, one.unchecked_count),
         ] {
             for finding in findings {
-                text += &format!("   {word}: {}: {}\n", finding.subject, finding.what);
+                lines.push(format!("   {word}: {}: {}", finding.subject, finding.what));
             }
-            if count > findings.len() as u64 {
-                text += &format!("   {word}: and {} more\n", count - findings.len() as u64);
+            let more = count.saturating_sub(findings.len() as u64);
+            if more > 0 {
+                lines.push(format!("   {word}: and {more} more"));
             }
         }
     }
-    text += if report.is_clean() {
-        "Nothing is wrong.\n"
+    let end = if report.is_clean() {
+        "Nothing is wrong."
     } else {
-        "Not all is right.\n"
+        "Not all is right."
     };
-    text
+    lines.push(end.to_owned());
+    lines.join("\n")
 }

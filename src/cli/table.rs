@@ -1,5 +1,7 @@
 //! Rows for people.
 
+use std::fmt::Write as _;
+
 /// Lines of columns, each as wide as its widest cell, under a heading.
 pub(super) fn table<const N: usize>(heading: [&str; N], rows: &[[String; N]]) -> String {
     let heading = heading.map(str::to_owned);
@@ -13,7 +15,8 @@ pub(super) fn table<const N: usize>(heading: [&str; N], rows: &[[String; N]]) ->
     for line in lines {
         let mut row = String::new();
         for (cell, width) in line.iter().zip(&widths) {
-            row.push_str(&format!("{cell:<width$}  "));
+            // Writing to a string can't fail.
+            let _ = write!(row, "{cell:<width$}  ");
         }
         text.push_str(row.trim_end());
         text.push('\n');
@@ -24,9 +27,11 @@ pub(super) fn table<const N: usize>(heading: [&str; N], rows: &[[String; N]]) ->
 /// Names with their values, one a line.
 pub(super) fn facts(rows: &[(&str, String)]) -> String {
     let width = rows.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
-    rows.iter()
-        .map(|(name, value)| format!("{name:<width$}  {value}\n"))
-        .collect()
+    let mut text = String::new();
+    for (name, value) in rows {
+        let _ = writeln!(text, "{name:<width$}  {value}");
+    }
+    text
 }
 
 #[cfg(test)]

@@ -199,10 +199,10 @@ impl BooksService {
         let page = self
             .read(broker, move |read| {
                 async move {
-                    if let Some(id) = account {
-                        if book::account(read, id).await?.is_none() {
-                            return Ok(None);
-                        }
+                    if let Some(id) = account
+                        && book::account(read, id).await?.is_none()
+                    {
+                        return Ok(None);
                     }
                     let before = before.unwrap_or(u64::MAX);
                     let page = book::transactions(read, account, before, limit).await?;

@@ -54,10 +54,10 @@ pub async fn create_broker(
     if let Some(user) = &new.first_user {
         team.check_new(user, &of_user).await?;
     }
-    if let Some(referrer) = new.referred_by {
-        if brokers::get(master, referrer).await?.is_none() {
-            return Err(OnboardingError::NoSuchReferrer(referrer));
-        }
+    if let Some(referrer) = new.referred_by
+        && brokers::get(master, referrer).await?.is_none()
+    {
+        return Err(OnboardingError::NoSuchReferrer(referrer));
     }
     let broker = provisioning
         .create_broker(

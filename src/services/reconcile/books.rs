@@ -7,6 +7,7 @@ use uuid::Uuid;
 use super::{
     BETWEEN_LOOKS, Finding, InvariantReport, LOOKS, PAGE, Progress, Reconcile, ReconcileError,
 };
+use crate::domain::account::AccountRef;
 use crate::domain::book::Reservation;
 use crate::domain::chain::Verified;
 use crate::domain::ids::{AccountId, BrokerId};
@@ -117,7 +118,7 @@ impl Reconcile {
                 continue;
             }
             let sum: u64 = reserved.iter().map(|one| one.amount).sum();
-            let account = request.account_of(request.sender()).map(|one| one.id());
+            let account = request.account_of(request.sender()).map(AccountRef::id);
             let there = reserved.iter().all(|one| Some(one.account) == account);
             if sum != request.debit_amount() || !there {
                 found.push(Finding::new(

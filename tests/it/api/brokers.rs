@@ -57,9 +57,9 @@ async fn a_broker_is_made_with_somebody_who_can_log_in() {
         let reused = api.post_as(BROKERS, &token, Some(plan), body).await;
         assert_eq!(reused.problem(), (422, "idempotency_key_reused"));
     }
-    let taken = api.post(BROKERS, &token, broker("Office pro", "pro")).await;
-    assert_eq!(taken.problem(), (409, "name_taken"));
-    assert!(taken.body["broker_id"].is_u64());
+    let refused = api.post(BROKERS, &token, broker("Office pro", "pro")).await;
+    assert_eq!(refused.problem(), (409, "name_taken"));
+    assert!(refused.body["broker_id"].is_u64());
 }
 
 /// What can be refused is refused before anything is made.
@@ -95,8 +95,8 @@ async fn bad_brokers_are_refused_by_field_and_leave_nothing() {
     assert_eq!(api.post(BROKERS, &token, body).await.status, 201);
     let mut body = broker("Nobody", "starter");
     body["admin"] = admin("Taken-Login", PASSWORD);
-    let taken = api.post(BROKERS, &token, body).await;
-    assert_eq!(taken.problem(), (409, "login_taken"));
+    let refused = api.post(BROKERS, &token, body).await;
+    assert_eq!(refused.problem(), (409, "login_taken"));
     let listed = api.get(BROKERS, &token).await;
     assert!(listed.items().iter().all(|item| item["name"] != "Nobody"));
 

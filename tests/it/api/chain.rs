@@ -60,9 +60,9 @@ async fn a_client_verifies_the_chain_by_itself() {
         }
         next = part.body["next_seq"].clone();
     }
-    let verified = verifier.finish().unwrap();
-    assert_eq!(verified.entries, 4);
-    assert_eq!(json!(verified.head.hash), head.body["head"]["hash"]);
+    let whole = verifier.finish().unwrap();
+    assert_eq!(whole.entries, 4);
+    assert_eq!(json!(whole.head.hash), head.body["head"]["hash"]);
 
     let beyond = api.get("/v1/chain?from_seq=5", &token).await;
     assert_eq!(beyond.body["entries"], json!([]));
@@ -77,7 +77,7 @@ async fn the_same_as_lines_of_an_exported_chain() {
     let first = lines(&api, &token, "?limit=3").await;
     let second = lines(&api, &token, "?from_seq=4").await;
     assert_eq!(first.text + &second.text, whole.text);
-    assert!(whole.text.contains(r#""private":{"note":"ждём"}"#));
+    assert!(whole.text.contains(r#""private":{"note":"ждём""#));
     let head = whole.headers["settlenet-chain-head"].to_str().unwrap();
     let mut verifier = Verifier::from_genesis(api.world.alpha).ending_at(head.parse().unwrap());
     for line in whole.text.split_inclusive('\n') {

@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::http::{HeaderMap, Request};
+use secrecy::ExposeSecret;
 use serde_json::Value;
 use settlenet::domain::access::{Role, TeamSeat};
 use settlenet::domain::ids::BrokerId;
@@ -20,6 +21,7 @@ use settlenet::http::{self, AppState, HttpConfig, Services, TokenRate};
 use settlenet::runtime::{Entropy, Lifecycle};
 use settlenet::services::auth::{AuthConfig, AuthService, keys};
 use settlenet::services::team::{NewUser, TeamService};
+use tower::ServiceExt;
 use uuid::Uuid;
 
 use crate::harness::World;
@@ -129,7 +131,6 @@ impl Api {
             .auth
             .log_in(login, PASSWORD.into(), None, address);
         let granted = granted.await.unwrap();
-        use secrecy::ExposeSecret;
         granted.access_token.expose_secret().to_owned()
     }
 
@@ -142,7 +143,6 @@ impl Api {
     }
 
     pub async fn send(&self, request: Request<Body>) -> Answer {
-        use tower::ServiceExt;
         let response = self.router.clone().oneshot(request).await.unwrap();
         let (head, body) = response.into_parts();
         let bytes = to_bytes(body, 8 << 20).await.unwrap();
