@@ -1,11 +1,15 @@
 # What a person types. Each target works on a fresh checkout and can be run
 # again, in any order, and beside another.
 
-.PHONY: setup test lint down
+.PHONY: setup demo test lint down
 
 # Installs what is missing (as root; otherwise says what), and builds TigerBeetle.
 setup:
 	scripts/setup.sh
+
+# The main job on this machine, step by step; the server stays. `make down` stops it.
+demo: setup
+	cargo run --quiet --locked -- demo
 
 # All tests on private servers of their own, which end by themselves.
 test: setup

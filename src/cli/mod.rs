@@ -1,6 +1,7 @@
 //! The command line: one file per subcommand.
 
 mod config;
+mod demo;
 mod dev;
 mod down;
 mod ids;
@@ -31,8 +32,8 @@ const VERSION: &str = concat!(
 
 /// A server for a network of brokers that settle with each other.
 ///
-/// New here? `settlenet dev` runs every server that is needed on this machine
-/// and writes a configuration for it.
+/// New here? `settlenet demo` shows the main job on this machine and leaves a server
+/// running; `settlenet dev` runs just the databases and the ledger.
 #[derive(Debug, Parser)]
 #[command(name = "settlenet", version = VERSION, after_help = EXIT_CODES)]
 struct Cli {
@@ -42,6 +43,7 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Demo(demo::Args),
     Dev(dev::Args),
     Down(down::Args),
     Config(config::Args),
@@ -97,6 +99,7 @@ pub fn main() -> ExitCode {
     };
     let outcome = runtime.block_on(async {
         match cli.command {
+            Command::Demo(args) => demo::run(args).await,
             Command::Dev(args) => dev::run(args).await,
             Command::Down(args) => down::run(&args).await,
             Command::Config(args) => config::run(&args),

@@ -13,6 +13,7 @@ use crate::http::{self, AppState, ReadyCheck, Services, TokenRate};
 use crate::runtime::{Clock, Entropy, Lifecycle};
 use crate::services::auth::AuthService;
 use crate::services::team::TeamService;
+use crate::stack::record_companion;
 use crate::workers;
 
 /// Serves the REST API and does the background work.
@@ -26,6 +27,9 @@ pub(super) struct Args {
     /// Leave the background work to other processes
     #[arg(long)]
     no_workers: bool,
+    /// Serve as the one server of the stack in this folder: `settlenet down` ends it too
+    #[arg(long, value_name = "DIR", hide = true)]
+    stack: Option<std::path::PathBuf>,
 }
 
 pub(super) async fn run(args: Args) -> Result<ExitCode, Failure> {
@@ -39,6 +43,9 @@ pub(super) async fn run(args: Args) -> Result<ExitCode, Failure> {
         .await
         .with_context(|| format!("http.listen: {} can't be listened on", config.http.listen))?;
     let address = listener.local_addr()?;
+    if let Some(stack) = &args.stack {
+        record_companion(stack)?;
+    }
     let mut background = if args.no_workers {
         tokio::task::JoinSet::new()
     } else {

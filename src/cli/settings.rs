@@ -28,7 +28,7 @@ pub fn auth(auth: &Auth) -> AuthConfig {
         hash_wait: auth.hash_wait_ms.duration(),
         outside: auth.outside.as_ref().map(|outside| OutsideConfig {
             issuer: outside.issuer.clone(),
-            jwks: outside.jwks.clone(),
+            jwks: outside.jwks.expose().to_owned(),
             roles: outside.roles.clone(),
             max_ttl: span(outside.max_ttl_s),
             refresh: span(outside.refresh_s),

@@ -167,10 +167,13 @@ impl Config {
             ));
         }
         let starts = ["https://", "http://", "/"];
-        if !starts.iter().any(|start| outside.jwks.starts_with(start)) {
+        if !starts
+            .iter()
+            .any(|start| outside.jwks.expose().starts_with(start))
+        {
             return Err(wrong(
                 "auth.outside.jwks",
-                outside.jwks.clone(),
+                outside.jwks.to_string(),
                 "an http or https URL, or an absolute path".into(),
             ));
         }

@@ -186,7 +186,7 @@ pub struct OutsideIssuer {
     /// `iss` of its tokens.
     pub issuer: String,
     /// Its key set: an `http(s)://` address or an absolute path.
-    pub jwks: String,
+    pub jwks: SecretUrl,
     /// Roles that it may give.
     #[serde(default = "outside_roles")]
     pub roles: Vec<Role>,

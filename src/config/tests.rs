@@ -87,10 +87,8 @@ fn the_environment_wins_and_takes_the_type_of_the_key() {
             ),
             ("SETTLENET_NETWORK__TERMS__SEND", "none"),
             ("SETTLENET_SERVERS__B__URL", "mysql://u@h"),
-            (
-                "SETTLENET_AUTH__JWKS_URL",
-                "https://issuer.example/jwks.json",
-            ),
+            ("SETTLENET_AUTH__OUTSIDE__ISSUER", "https://issuer.example"),
+            ("SETTLENET_AUTH__OUTSIDE__JWKS", "/etc/jwks.json"),
             ("SETTLENET_LOG__FORMAT", "json"),
             // Not keys of the configuration.
             ("SETTLENET_CONFIG", "x"),
@@ -105,6 +103,7 @@ fn the_environment_wins_and_takes_the_type_of_the_key() {
     assert_eq!(config.tigerbeetle.cluster_id.0, u128::MAX - 1);
     assert_eq!(config.network.terms.send, ObligationTerm::None);
     assert_eq!(config.servers["b"].url.expose(), "mysql://u@h");
+    assert_eq!(config.auth.outside.unwrap().jwks.expose(), "/etc/jwks.json");
     assert_eq!(config.log.format, LogFormat::Json);
 }
 
@@ -226,7 +225,13 @@ fn secrets_come_from_files_beside_the_one_that_names_them() {
 fn no_secret_shows_in_what_is_printed_or_said() {
     let config = load(
         GOOD,
-        &[("SETTLENET_AUTH__JWKS_URL", "https://u:secret@issuer/jwks")],
+        &[
+            ("SETTLENET_AUTH__OUTSIDE__ISSUER", "issuer"),
+            (
+                "SETTLENET_AUTH__OUTSIDE__JWKS",
+                "https://u:secret@issuer/jwks",
+            ),
+        ],
     )
     .unwrap();
     for text in [

@@ -434,7 +434,6 @@ impl Page {
             self.changes.reservations.insert(key);
             let amount = i64::try_from(amount).unwrap_or(i64::MAX);
             let by = match (from, to) {
-                (ReservationState::Held, ReservationState::Held) => 0,
                 (
                     ReservationState::Held,
                     ReservationState::Consumed | ReservationState::Released,
@@ -443,7 +442,8 @@ impl Page {
                     ReservationState::Consumed | ReservationState::Released,
                     ReservationState::Held,
                 ) => amount,
-                (
+                (ReservationState::Held, ReservationState::Held)
+                | (
                     ReservationState::Consumed | ReservationState::Released,
                     ReservationState::Consumed | ReservationState::Released,
                 ) => 0,

@@ -14,10 +14,6 @@ use super::canonical::{self, Hash};
 use super::ids::{AccountId, BrokerId};
 use super::money::CurrencyCode;
 
-mod verify;
-
-pub use verify::{Break, BreakKind, Verifier};
-
 /// The version of the entry's format that this program writes.
 pub const FORMAT: u16 = 1;
 
@@ -111,21 +107,6 @@ pub struct CanonicalEntry {
     pub step: String,
     pub subject: String,
     pub v: u16,
-}
-
-/// An entry of an exported chain: what is hashed, and the hash that the book holds for it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ExportedEntry {
-    pub entry: CanonicalEntry,
-    pub tx_hash: Hash,
-}
-
-/// A chain's last seq and its hash; seq 0 and the genesis value for an empty one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Head {
-    pub seq: u64,
-    pub tx_hash: Hash,
 }
 
 impl Entry {
@@ -299,9 +280,9 @@ mod tests {
             |e| e.prev_hash = Hash([4; 32]),
         ];
         for (number, change) in changes.into_iter().enumerate() {
-            let mut changed = base.clone();
-            change(&mut changed);
-            assert_ne!(changed.hash(), base.hash(), "change {number}");
+            let mut other = base.clone();
+            change(&mut other);
+            assert_ne!(other.hash(), base.hash(), "change {number}");
         }
     }
 

@@ -102,7 +102,8 @@ pub struct Verifier {
     from_genesis: bool,
     entries: u64,
     balances: BTreeMap<AccountId, (CurrencyCode, i64)>,
-    booked: HashSet<(Uuid, u16, u16)>,
+    /// `None` where the store's unique key sees to it that nothing is booked twice.
+    booked: Option<HashSet<(Uuid, u16, u16)>>,
 }
 
 impl Verifier {
@@ -130,7 +131,17 @@ impl Verifier {
             from_genesis: false,
             entries: 0,
             balances: BTreeMap::new(),
-            booked: HashSet::new(),
+            booked: Some(HashSet::new()),
+        }
+    }
+
+    /// Begins at genesis of a book in its database, whose unique key doesn't let anything be
+    /// booked twice: memory grows with the accounts only, not with the entries.
+    #[must_use]
+    pub fn of_book(broker: BrokerId) -> Self {
+        Self {
+            booked: None,
+            ..Self::from_genesis(broker)
         }
     }
 
@@ -162,11 +173,27 @@ impl Verifier {
         let seq = self.due();
         let fault = |problem| Fault { seq, problem };
         let exported = ExportedEntry::from_line(line).map_err(|error| fault(error.into()))?;
-        self.entry(&exported.entry, exported.tx_hash)?;
-        match &exported.private {
-            Some(private) if !is_digest_of(&exported.entry, private) => {
-                Err(fault(Problem::Private))
-            }
+        self.entry_with(&exported.entry, exported.tx_hash, exported.private.as_ref())
+    }
+
+    /// Takes the next entry with its stored hash and the free text beside it, if that is there:
+    /// text that was erased is no fault.
+    ///
+    /// # Errors
+    /// The first thing that is wrong with it.
+    pub fn entry_with(
+        &mut self,
+        entry: &CanonicalEntry,
+        tx_hash: Hash,
+        private: Option<&Value>,
+    ) -> Result<(), Fault> {
+        let seq = self.due();
+        self.entry(entry, tx_hash)?;
+        match private {
+            Some(private) if !is_digest_of(entry, private) => Err(Fault {
+                seq,
+                problem: Problem::Private,
+            }),
             Some(_) | None => Ok(()),
         }
     }
@@ -244,7 +271,9 @@ impl Verifier {
     /// The entry's effect: once, and on the balance that it says.
     fn book(&mut self, fields: &Fields) -> Result<(), Problem> {
         let (saga, step, leg) = fields.leg;
-        if !self.booked.insert(fields.leg) {
+        if let Some(booked) = &mut self.booked
+            && !booked.insert(fields.leg)
+        {
             return Err(Problem::Repeated { saga, step, leg });
         }
         if let Some(found) = fields.reverses_seq

@@ -121,7 +121,7 @@ mod tests {
 
     #[test]
     fn forms() {
-        let id = RequestId::from_bits(0x0a5b_b4);
+        let id = RequestId::from_bits(0x000a_5bb4);
         assert_eq!(id.to_string(), "NR-0000000a5bb4");
         assert_eq!("NR-0000000A5BB4".parse(), Ok(id));
         for text in [

@@ -115,10 +115,10 @@ impl Terms {
         let Some(commission) = self.commission else {
             return Ok(());
         };
-        if let CommissionSize::BasisPoints(points) = commission.size {
-            if points > MAX_BASIS_POINTS {
-                return Err(TermsError::RateTooHigh);
-            }
+        if let CommissionSize::BasisPoints(points) = commission.size
+            && points > MAX_BASIS_POINTS
+        {
+            return Err(TermsError::RateTooHigh);
         }
         let on = commission.on(amount);
         if on == 0 || on >= amount.minor() {
@@ -198,16 +198,16 @@ mod tests {
         Amount::from_minor(minor).unwrap()
     }
 
-    fn rate(payer: Party, points: u32) -> Option<Commission> {
-        Some(Commission {
+    fn rate(payer: Party, points: u32) -> Commission {
+        Commission {
             payer,
             size: CommissionSize::BasisPoints(points),
-        })
+        }
     }
 
     #[test]
     fn a_rate_is_rounded_half_up() {
-        let commission = rate(Party::Author, 50).unwrap();
+        let commission = rate(Party::Author, 50);
         assert_eq!(commission.on(amount(1_000_000)), 5_000);
         assert_eq!(commission.on(amount(99)), 0, "0.495");
         assert_eq!(commission.on(amount(100)), 1, "0.5");
@@ -218,7 +218,7 @@ mod tests {
     fn a_commission_adds_to_the_payers_debt_and_lessens_the_payers_claim() {
         let terms = |payer| Terms {
             obligation: ObligationTerm::AuthorOwes,
-            commission: rate(payer, 100),
+            commission: Some(rate(payer, 100)),
         };
         let received = amount(1_000_000);
         assert_eq!(
@@ -231,7 +231,7 @@ mod tests {
         );
         let none = Terms {
             obligation: ObligationTerm::None,
-            commission: rate(Party::Author, 100),
+            commission: Some(rate(Party::Author, 100)),
         };
         assert_eq!(none.obligation_on(received), None);
     }

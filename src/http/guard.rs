@@ -5,14 +5,14 @@
 //! #[utoipa::path(get, path = "/open")]
 //! async fn open() {}
 //!
-//! let route = settlenet::route!(open);
+//! let routes = settlenet::http::routes::Routes::new().with(settlenet::route!(open));
 //! ```
 //!
 //! ```
 //! #[utoipa::path(get, path = "/open")]
 //! async fn open(_: settlenet::http::guard::Public) {}
 //!
-//! let route = settlenet::route!(open);
+//! let routes = settlenet::http::routes::Routes::new().with(settlenet::route!(open));
 //! ```
 
 use axum::extract::FromRequestParts;

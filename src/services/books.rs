@@ -3,7 +3,7 @@
 mod export;
 mod own_entry;
 
-pub use export::{ExportError, ExportHeader};
+pub use export::ExportError;
 pub use own_entry::{EntryInput, OwnEntryKind};
 
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use crate::domain::account::{AccountRef, OwnerKind};
 use crate::domain::book::AccountState;
-use crate::domain::chain::Head;
+use crate::domain::chain_verify::Head;
 use crate::domain::ids::{AccountId, BrokerId};
 use crate::domain::money::Currency;
 use crate::stores::StoreError;
@@ -168,10 +168,10 @@ impl BooksService {
         let page = self
             .read(broker, move |read| {
                 async move {
-                    if let Some(id) = account {
-                        if book::account(read, id).await?.is_none() {
-                            return Ok(None);
-                        }
+                    if let Some(id) = account
+                        && book::account(read, id).await?.is_none()
+                    {
+                        return Ok(None);
                     }
                     let before = before.unwrap_or(u64::MAX);
                     let page = book::transactions(read, account, before, limit).await?;
@@ -188,8 +188,8 @@ impl BooksService {
     pub async fn head(&self, broker: BrokerId) -> Result<Head, BooksError> {
         self.read(broker, |read| {
             async move {
-                let (seq, tx_hash) = book::head(read).await?;
-                Ok(Head { seq, tx_hash })
+                let (seq, hash) = book::head(read).await?;
+                Ok(Head { seq, hash })
             }
             .boxed()
         })
@@ -208,9 +208,9 @@ impl BooksService {
     ) -> Result<(Head, Vec<StoredEntry>), BooksError> {
         self.read(broker, move |read| {
             async move {
-                let (head, tx_hash) = book::head(read).await?;
+                let (head, hash) = book::head(read).await?;
                 let entries = book::entries_after(read, seq, limit).await?;
-                Ok((Head { seq: head, tx_hash }, entries))
+                Ok((Head { seq: head, hash }, entries))
             }
             .boxed()
         })

@@ -132,7 +132,7 @@ impl NetworkService {
         reason: Option<String>,
     ) -> Result<Answer, NetworkError> {
         self.transition(actor, id, |request, _, now| {
-            request.reject(actor.broker, reason.clone(), now)
+            request.reject(actor.broker, reason.as_deref(), now)
         })
         .await
     }

@@ -32,11 +32,19 @@ fn option(name: &str, value: impl Into<OsString>) -> OsString {
 
 pub(super) async fn prepare(server: &Instance) -> Result<(), ServerError> {
     let data = server.home.join("data");
+    let tmpdir = tmpdir(server);
+    let failed = |source| ServerError::File {
+        path: tmpdir.clone(),
+        source,
+    };
+    std::fs::create_dir_all(&tmpdir).map_err(failed)?;
+    server.hand_over(&tmpdir)?;
     if !data.exists() {
         let scratch = server.scratch()?;
         let args = [
             "--no-defaults".into(),
             option("datadir", &scratch),
+            option("tmpdir", &tmpdir),
             // Root gets in only through the socket, as the system account.
             "--auth-root-authentication-method=socket".into(),
             "--skip-test-db".into(),
@@ -46,6 +54,12 @@ pub(super) async fn prepare(server: &Instance) -> Result<(), ServerError> {
         rename(&scratch, &data)?;
     }
     write_init_file(server)
+}
+
+/// Its own: a server that starts removes temporary tables from its folder, and would take those
+/// of another that is being installed.
+fn tmpdir(server: &Instance) -> PathBuf {
+    server.home.join("tmp")
 }
 
 /// Statements that the server runs at each start, before it listens.
@@ -66,6 +80,7 @@ pub(super) fn launch(server: &Instance, port: u16) -> Result<Launch, ServerError
     let mut args: Vec<OsString> = vec![
         "--no-defaults".into(),
         option("datadir", server.home.join("data")),
+        option("tmpdir", tmpdir(server)),
         // Relative to the data folder: a socket's whole path has 107 bytes at most.
         "--socket=socket".into(),
         option("pid-file", "server.pid"),

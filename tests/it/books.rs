@@ -3,12 +3,10 @@
 use settlenet::domain::account::{AccountRef, OwnerKind, Side};
 use settlenet::domain::book::{Job, JobOutcome, Work};
 use settlenet::domain::canonical::Hash;
-use settlenet::domain::chain::{ExportedEntry, Verifier};
+use settlenet::domain::chain_verify::Verifier;
 use settlenet::domain::ids::{AccountId, BrokerId};
 use settlenet::domain::money::{Amount, Currency};
-use settlenet::services::books::{
-    BooksError, BooksService, EntryInput, ExportHeader, OwnEntryKind,
-};
+use settlenet::services::books::{BooksError, BooksService, EntryInput, OwnEntryKind};
 use settlenet::stores::StoreError;
 use settlenet::stores::book::{self, Opened};
 use settlenet::stores::master::idempotency::Intention;
@@ -79,7 +77,7 @@ async fn an_own_entry_is_booked_once_and_chained() {
         assert!(matches!(reused, Err(BooksError::KeyReused)));
 
         let head = books.head(broker).await.unwrap();
-        assert_eq!((head.seq, head.tx_hash), (1, first.tx_hash));
+        assert_eq!((head.seq, head.hash), (1, first.tx_hash));
         let state = books.account(broker, account).await.unwrap();
         assert_eq!(state.balance.balance, 5_000);
     }
@@ -265,25 +263,14 @@ async fn an_exported_chain_verifies_and_its_head_is_the_books() {
         })
         .await
         .unwrap();
-    let header: ExportHeader = serde_json::from_slice(&lines[0]).unwrap();
-    assert_eq!(header.head, head);
-    let mut prev = settlenet::domain::chain::genesis(broker).to_hex();
-    for line in &lines[1..] {
-        let exported: ExportedEntry = serde_json::from_slice(line).unwrap();
-        assert_eq!(exported.entry.prev_hash, prev);
-        assert_eq!(Hash::of_json(&exported.entry), exported.tx_hash);
-        prev = exported.tx_hash.to_hex();
+    assert_eq!(head, books.head(broker).await.unwrap());
+    let mut verifier = Verifier::from_genesis(broker).expecting(head);
+    for line in &lines {
+        verifier.line(line).unwrap();
     }
-    assert_eq!(prev, head.tx_hash.to_hex());
-
-    let (_, entries) = books.entries_after(broker, 0, 100).await.unwrap();
-    let mut verifier = Verifier::new(broker);
-    for stored in &entries {
-        verifier
-            .push(&stored.entry, stored.tx_hash, stored.private.as_ref())
-            .unwrap();
-    }
-    verifier.finish(head).unwrap();
+    let verified = verifier.finish().unwrap();
+    assert_eq!((verified.entries, verified.head), (5, head));
+    assert_eq!(verified.balances[&account].1, 15);
 }
 
 /// Many at once on one book, some of them twice: each is there once, and the chain holds.

@@ -321,7 +321,8 @@ async fn accounts_are_created_once_and_stay_what_they_are() {
         ledger.ensure_accounts(&specs),
         ledger.ensure_accounts(&specs)
     );
-    (one.unwrap(), two.unwrap());
+    one.unwrap();
+    two.unwrap();
     assert_eq!(
         ledger.balances(&specs).await.unwrap(),
         vec![Balances::default(); 600]

@@ -120,11 +120,11 @@ async fn solo_brokers_go_to_the_emptiest_open_shard() {
     let listed = brokers::list(&bare.master, None, None, 2).await.unwrap();
     let names: Vec<_> = listed.iter().map(|broker| broker.name.as_str()).collect();
     assert_eq!(names, ["D", "C"]);
-    let rest = brokers::list(&bare.master, None, Some(listed[1].id), 9).await;
-    assert_eq!(rest.unwrap().len(), 2);
+    let others = brokers::list(&bare.master, None, Some(listed[1].id), 9).await;
+    assert_eq!(others.unwrap().len(), 2);
     let ids: Vec<u64> = listed.iter().map(|broker| broker.id).collect();
-    let named = brokers::names(&bare.master, &[ids[0], ids[1], 999_999]).await;
-    assert_eq!(named.unwrap().len(), 2);
+    let by_id = brokers::names(&bare.master, &[ids[0], ids[1], 999_999]).await;
+    assert_eq!(by_id.unwrap().len(), 2);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -213,19 +213,19 @@ async fn what_is_changed_in_a_book_is_found() {
     let head = |sign: &str| format!("UPDATE chain_head SET seq = seq {sign} 1 WHERE {of_gamma}");
     run(&shard, head("+")).await;
     let found = only_breaks(&world, 2).await;
-    assert!(found[0].contains("ends before its known head"), "{found:?}");
+    assert!(found[0].contains("the chain ends before it"), "{found:?}");
     run(&shard, head("-")).await;
 
-    let held = |from: &str, to: &str| {
+    let turn = |from: &str, to: &str| {
         format!("UPDATE reservation SET state = '{to}' WHERE {of_gamma} AND state = '{from}'")
     };
-    run(&shard, held("held", "mislaid")).await;
+    run(&shard, turn("held", "mislaid")).await;
     let found = only_breaks(&world, 2).await;
     assert!(
         found.iter().any(|line| line.contains("promises 1000000")),
         "{found:?}"
     );
-    run(&shard, held("mislaid", "held")).await;
+    run(&shard, turn("mislaid", "held")).await;
     assert_eq!(only_breaks(&world, 2).await, [] as [String; 0]);
 }
 
@@ -266,10 +266,10 @@ async fn a_missing_or_doubled_effect_is_found() {
     assert!(report(&world).await.is_clean());
 
     // A request that is completed by word alone.
-    let word = |from: &str, to: &str| {
+    let claim = |from: &str, to: &str| {
         format!("UPDATE network_request SET status = '{to}' WHERE status = '{from}'")
     };
-    run(&master, word("cancelled", "completed")).await;
+    run(&master, claim("cancelled", "completed")).await;
     let found = only_breaks(&world, 1).await;
     assert_eq!(found.len(), 1);
     assert!(
@@ -283,7 +283,7 @@ async fn a_missing_or_doubled_effect_is_found() {
     .await;
 
     // A request that has completed and says that it has not.
-    run(&master, word("completed", "sent")).await;
+    run(&master, claim("completed", "sent")).await;
     let all = report(&world).await;
     let lines: Vec<_> = all.invariants[0]
         .breaks

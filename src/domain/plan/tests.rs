@@ -55,7 +55,10 @@ fn cases() -> Vec<(RequestKind, Terms, u64)> {
     cases
 }
 
-fn books(plan: &Plan) -> Vec<(u16, BrokerId, &Vec<PlannedEntry>, Hash, Option<Uuid>)> {
+/// A book step: number, book, entries, digest, whose reservations it consumes.
+type BookStep<'a> = (u16, BrokerId, &'a Vec<PlannedEntry>, Hash, Option<Uuid>);
+
+fn books(plan: &Plan) -> Vec<BookStep<'_>> {
     plan.steps
         .iter()
         .filter_map(|step| match &step.action {

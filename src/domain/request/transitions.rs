@@ -64,7 +64,10 @@ impl NewRequest {
             .check(self.amount)
             .map_err(|error| invalid("terms.commission", &error.to_string()))?;
         let account = own_account(self.account, self.author, &self.currency)?;
-        let private = private(&[("contact", &self.contact), ("note", &self.note)]);
+        let private = private(&[
+            ("contact", self.contact.as_deref()),
+            ("note", self.note.as_deref()),
+        ]);
         let mut event = event(
             EventKind::Created,
             Some(self.author),
@@ -159,25 +162,17 @@ impl Request {
             ("broker", json!(by.to_string())),
             ("terms", terms_fact(&self.terms)),
         ];
-        match sends_from.filter(AccountRef::has_floor) {
-            Some(account) => {
-                let plan =
-                    plan::accept(self.id, acceptance.saga_id, account, request.debit_amount());
-                request.status = RequestStatus::Accepting;
-                request.saga_id = Some(acceptance.saga_id);
-                let event = event(EventKind::Accepting, Some(by), &facts);
-                Ok(apply(request, event, Some(plan)))
-            }
-            None => {
-                request.status = RequestStatus::Accepted;
-                request.accepted_at = Some(now);
-                Ok(apply(
-                    request,
-                    event(EventKind::Accepted, Some(by), &facts),
-                    None,
-                ))
-            }
+        if let Some(account) = sends_from.filter(AccountRef::has_floor) {
+            let plan = plan::accept(self.id, acceptance.saga_id, account, request.debit_amount());
+            request.status = RequestStatus::Accepting;
+            request.saga_id = Some(acceptance.saga_id);
+            let event = event(EventKind::Accepting, Some(by), &facts);
+            return Ok(apply(request, event, Some(plan)));
         }
+        request.status = RequestStatus::Accepted;
+        request.accepted_at = Some(now);
+        let event = event(EventKind::Accepted, Some(by), &facts);
+        Ok(apply(request, event, None))
     }
 
     /// The target declines a direct request.
@@ -187,7 +182,7 @@ impl Request {
     pub fn reject(
         &self,
         by: BrokerId,
-        reason: Option<String>,
+        reason: Option<&str>,
         now: DateTime<Utc>,
     ) -> Result<Decision, Refusal> {
         if self.party_or_hidden(by)? == Party::Author || self.broadcast {
@@ -201,7 +196,7 @@ impl Request {
                 request.status = RequestStatus::Rejected;
                 request.closed_at = Some(now);
                 let mut event = event(EventKind::Rejected, Some(by), &[]);
-                event.private = private(&[("reason", &reason)]);
+                event.private = private(&[("reason", reason)]);
                 Ok(apply(request, event, None))
             }
             RequestStatus::Accepting
@@ -632,10 +627,10 @@ fn terms_fact(terms: &Terms) -> Value {
     json!({ "obligation": terms.obligation, "commission": commission })
 }
 
-fn private(texts: &[(&str, &Option<String>)]) -> Option<Value> {
+fn private(texts: &[(&str, Option<&str>)]) -> Option<Value> {
     let given: serde_json::Map<String, Value> = texts
         .iter()
-        .filter_map(|(name, text)| text.as_ref().map(|text| ((*name).to_owned(), json!(text))))
+        .filter_map(|(name, text)| text.map(|text| ((*name).to_owned(), json!(text))))
         .collect();
     (!given.is_empty()).then_some(Value::Object(given))
 }

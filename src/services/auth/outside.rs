@@ -109,8 +109,7 @@ impl Outside {
         let keys = match self.read().await {
             Ok(keys) => keys,
             Err(error) => {
-                let source = &self.config.jwks;
-                tracing::warn!(%error, source, "the outside issuer's keys stay as they were");
+                tracing::warn!(%error, "the outside issuer's keys stay as they were");
                 self.cached().keys.clone()
             }
         };

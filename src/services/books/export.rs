@@ -1,28 +1,14 @@
-//! A chain as a file, for whoever verifies it elsewhere: a line that says what follows, then one
-//! line per entry.
-
-use serde::{Deserialize, Serialize};
+//! A chain as a file, for whoever verifies it elsewhere: one line per entry.
 
 use super::{BooksError, BooksService};
-use crate::domain::chain::{ExportedEntry, Head};
+use crate::domain::chain_export::ExportedEntry;
+use crate::domain::chain_verify::Head;
 use crate::domain::ids::BrokerId;
 use crate::stores::StoreError;
 use crate::stores::book;
 
 /// Entries that are read at once.
 const PAGE: u32 = 500;
-
-/// The first line of an exported chain.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ExportHeader {
-    /// `settlenet-chain`.
-    pub format: String,
-    pub v: u16,
-    /// As a string, as in the entries.
-    pub broker: String,
-    pub head: Head,
-}
 
 /// Why an export has stopped.
 #[derive(Debug, thiserror::Error)]
@@ -35,12 +21,11 @@ pub enum ExportError {
 }
 
 impl BooksService {
-    /// Writes a whole chain as of one moment, line by line, without the free text beside it.
-    /// Memory does not grow with the chain.
+    /// Writes a whole chain as of one moment, line by line, without the free text beside it, and
+    /// gives its head. Memory does not grow with the chain.
     ///
     /// # Errors
-    /// See [`ExportError`]; what was written until then is no whole chain, which its header
-    /// shows.
+    /// See [`ExportError`]; what was written until then is no whole chain.
     pub async fn export(
         &self,
         broker: BrokerId,
@@ -49,17 +34,7 @@ impl BooksService {
         let store = |error: StoreError| ExportError::Book(error.into());
         let scope = self.router.book(broker).await.map_err(store)?;
         let mut read = scope.read().await.map_err(store)?;
-        let (seq, tx_hash) = book::head(&mut read).await.map_err(store)?;
-        let head = Head { seq, tx_hash };
-        write(
-            &mut line,
-            &ExportHeader {
-                format: "settlenet-chain".to_owned(),
-                v: crate::domain::chain::FORMAT,
-                broker: broker.to_string(),
-                head,
-            },
-        )?;
+        let (seq, hash) = book::head(&mut read).await.map_err(store)?;
         let mut last = 0;
         loop {
             let page = book::entries_after(&mut read, last, PAGE)
@@ -69,24 +44,17 @@ impl BooksService {
                 last = stored.entry.seq;
                 let exported = ExportedEntry {
                     entry: stored.entry.canonical(),
+                    private: None,
                     tx_hash: stored.tx_hash,
                 };
-                write(&mut line, &exported)?;
+                let text = exported.to_line().map_err(std::io::Error::other)?;
+                line(text.as_bytes())?;
             }
             if page.len() < PAGE as usize {
                 break;
             }
         }
         read.end().await.map_err(store)?;
-        Ok(head)
+        Ok(Head { seq, hash })
     }
-}
-
-fn write(
-    line: &mut impl FnMut(&[u8]) -> std::io::Result<()>,
-    value: &impl Serialize,
-) -> std::io::Result<()> {
-    let mut text = serde_json::to_vec(value)?;
-    text.push(b'\n');
-    line(&text)
 }

@@ -105,12 +105,13 @@ impl BooksService {
             })
             .await?;
         let booked = match once {
-            Once::OtherRequest => return Err(BooksError::KeyReused),
+            // Nobody undoes an operation of the book's own: what did is another's.
+            Once::OtherRequest | Once::Outcome(JobOutcome::Tombstone) => {
+                return Err(BooksError::KeyReused);
+            }
             Once::Outcome(JobOutcome::Refused(reason)) => {
                 return Err(BooksError::Refused { reason });
             }
-            // Nobody undoes an operation of the book's own.
-            Once::Outcome(JobOutcome::Tombstone) => return Err(BooksError::KeyReused),
             Once::Outcome(JobOutcome::Done { booked, .. }) => booked,
         };
         let seq = booked.first().map_or(0, |entry| entry.seq);

@@ -7,8 +7,9 @@ use uuid::Uuid;
 use super::{
     BETWEEN_LOOKS, Finding, InvariantReport, LOOKS, PAGE, Progress, Reconcile, ReconcileError,
 };
+use crate::domain::account::AccountRef;
 use crate::domain::book::Reservation;
-use crate::domain::chain::{Break, BreakKind, Head, Verifier};
+use crate::domain::chain_verify::{Head, Verified, Verifier};
 use crate::domain::ids::{AccountId, BrokerId};
 use crate::stores::StoreError;
 use crate::stores::book;
@@ -65,9 +66,9 @@ impl Reconcile {
         let mut read = scope.read().await?;
         let mut found = Vec::new();
         let balances = match walk(&mut read, broker).await? {
-            Ok(verifier) => Some(verifier),
-            Err(broken) => {
-                found.push(Finding::new(subject(broker), broken));
+            Ok(verified) => Some(verified),
+            Err(first) => {
+                found.push(Finding::new(subject(broker), first));
                 None
             }
         };
@@ -116,7 +117,7 @@ impl Reconcile {
                 continue;
             }
             let sum: u64 = reserved.iter().map(|one| one.amount).sum();
-            let account = request.account_of(request.sender()).map(|one| one.id());
+            let account = request.account_of(request.sender()).map(AccountRef::id);
             let there = reserved.iter().all(|one| Some(one.account) == account);
             if sum != request.debit_amount() || !there {
                 found.push(Finding::new(
@@ -151,16 +152,17 @@ fn subject(broker: BrokerId) -> String {
     format!("broker {broker}")
 }
 
-/// Walks the chain from genesis to its head.
+/// Walks the chain from genesis to its head; what does not hold is said in words.
 async fn walk(
     read: &mut BookRead<'_>,
     broker: BrokerId,
-) -> Result<Result<Verifier, Break>, StoreError> {
-    let mut verifier = Verifier::new(broker);
+) -> Result<Result<Verified, String>, StoreError> {
+    let (seq, hash) = book::head(read).await?;
+    let head = Head { seq, hash };
+    let mut verifier = Verifier::of_book(broker).expecting(head);
     let mut limit = PAGE;
     loop {
-        let seq = verifier.head().seq;
-        let page = match book::entries_after(read, seq, limit).await {
+        let page = match book::entries_after(read, verifier.head().seq, limit).await {
             Ok(page) => page,
             // One row of the page can't be read: the walk goes on to it one by one.
             Err(StoreError::Corrupt { .. }) if limit > 1 => {
@@ -168,25 +170,30 @@ async fn walk(
                 continue;
             }
             Err(StoreError::Corrupt { what, .. }) => {
-                return Ok(Err(Break {
-                    seq: seq + 1,
-                    kind: BreakKind::Unreadable(what),
-                }));
+                let seq = verifier.due();
+                return Ok(Err(format!("entry {seq}: can't be read: {what}")));
             }
             Err(error) => return Err(error),
         };
         for stored in &page {
-            let pushed = verifier.push(&stored.entry, stored.tx_hash, stored.private.as_ref());
-            if let Err(broken) = pushed {
-                return Ok(Err(broken));
+            let canonical = stored.entry.canonical();
+            let taken = verifier.entry_with(&canonical, stored.tx_hash, stored.private.as_ref());
+            if let Err(fault) = taken {
+                return Ok(Err(fault.to_string()));
             }
         }
         if page.is_empty() {
             break;
         }
     }
-    let (seq, tx_hash) = book::head(read).await?;
-    Ok(verifier.finish(Head { seq, tx_hash }).map(|()| verifier))
+    Ok(match verifier.finish() {
+        Ok(verified) if verified.head == head => Ok(verified),
+        Ok(_) => Err(format!(
+            "entry {}: is beyond the head of the chain, {head}",
+            head.seq.saturating_add(1)
+        )),
+        Err(fault) => Err(fault.to_string()),
+    })
 }
 
 /// What is held on each account.
@@ -201,13 +208,13 @@ async fn held(read: &mut BookRead<'_>) -> Result<BTreeMap<AccountId, i128>, Stor
 /// Compares every account with the entries (where the chain is whole) and the reservations.
 async fn accounts(
     read: &mut BookRead<'_>,
-    chain: Option<&Verifier>,
+    chain: Option<&Verified>,
     held: &BTreeMap<AccountId, i128>,
     found: &mut Vec<Finding>,
 ) -> Result<(), StoreError> {
     let broker = read.broker();
     let mut without_account = held.clone();
-    let mut not_seen = chain.map(|chain| chain.balances().clone());
+    let mut not_seen = chain.map(|chain| chain.balances.clone());
     let mut last = None;
     loop {
         let page = book::accounts(read, last, PAGE).await?;
@@ -220,8 +227,8 @@ async fn accounts(
                 found.push(Finding::new(subject(broker), what));
             }
             if let Some(balances) = &mut not_seen {
-                let sum = balances.remove(id).unwrap_or(0);
-                if i128::from(state.balance.balance) != sum {
+                let sum = balances.remove(id).map_or(0, |(_, sum)| sum);
+                if state.balance.balance != sum {
                     let says = state.balance.balance;
                     let what = format!("account {id} has a balance of {says}, its entries {sum}");
                     found.push(Finding::new(subject(broker), what));

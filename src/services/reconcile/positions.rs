@@ -153,11 +153,10 @@ impl Reconcile {
             let amount = i128::from(one.amount);
             let (posted, pending) = match (kind(0), kind(1)) {
                 (_, Some(TransferKind::Post(_))) => (amount, 0),
-                (_, Some(TransferKind::Void(_) | TransferKind::Hold | TransferKind::Single)) => {
-                    (0, 0)
-                }
                 (Some(TransferKind::Hold), None) => (0, amount),
-                (
+                // Voided, not held yet, or nothing that a saga makes.
+                (_, Some(TransferKind::Void(_) | TransferKind::Hold | TransferKind::Single))
+                | (
                     Some(TransferKind::Single | TransferKind::Post(_) | TransferKind::Void(_))
                     | None,
                     None,

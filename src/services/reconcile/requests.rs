@@ -151,7 +151,7 @@ impl Reconcile {
         for broker in std::iter::once(request.author).chain(request.target) {
             match entries.get(&broker) {
                 Some(Ok(of_book)) => {
-                    here.extend(of_book.get(&subject).cloned().unwrap_or_default())
+                    here.extend(of_book.get(&subject).cloned().unwrap_or_default());
                 }
                 Some(Err(why)) => return Ok(Look::Unchecked(why.clone())),
                 None => {}
@@ -186,13 +186,13 @@ impl Reconcile {
             let of_saga = plan.as_ref().filter(|plan| plan.saga_id == saga.saga_id);
             self.saga_breaks(saga, of_saga, &mut found).await?;
         }
-        if let Some(plan) = &plan {
-            if !sagas.iter().any(|saga| saga.saga_id == plan.saga_id) {
-                found.push(format!(
-                    "completed by saga {}, which is not there",
-                    plan.saga_id
-                ));
-            }
+        if let Some(plan) = &plan
+            && !sagas.iter().any(|saga| saga.saga_id == plan.saga_id)
+        {
+            found.push(format!(
+                "completed by saga {}, which is not there",
+                plan.saga_id
+            ));
         }
         Ok(Look::Found(findings(request.id, found)))
     }

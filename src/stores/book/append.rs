@@ -264,7 +264,7 @@ async fn write(
 /// overwritten; known ones by their new sums.
 async fn write_accounts(tx: &mut BookTx<'_>, page: &Page) -> Result<(), StoreError> {
     let changes = &page.changes;
-    let (opened, changed): (Vec<_>, Vec<_>) = changes
+    let (opened, known): (Vec<_>, Vec<_>) = changes
         .accounts
         .iter()
         .filter_map(|id| page.accounts.get(id).map(|state| (*id, state)))
@@ -272,7 +272,7 @@ async fn write_accounts(tx: &mut BookTx<'_>, page: &Page) -> Result<(), StoreErr
     for (accounts, on_duplicate) in [
         (opened, ""),
         (
-            changed,
+            known,
             " ON DUPLICATE KEY UPDATE balance = VALUES(balance), reserved = VALUES(reserved)",
         ),
     ] {

@@ -85,7 +85,7 @@ async fn readiness_names_what_is_down() {
     let checks = vec![
         ReadyCheck::new("master", || async { true }),
         ReadyCheck::new("ledger", || async { false }),
-        ReadyCheck::new("postgres", || std::future::pending()),
+        ReadyCheck::new("postgres", std::future::pending),
     ];
     let config = HttpConfig {
         ready_wait: std::time::Duration::from_millis(50),

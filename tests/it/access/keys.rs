@@ -159,6 +159,8 @@ async fn with_outside(jwks: String) -> Access {
     .await
 }
 
+type Change<'a> = &'a dyn Fn(&mut Value);
+
 fn outside_token(kid: &str, key: &SigningKey, change: impl Fn(&mut Value)) -> String {
     let mut claims = claims();
     claims["iss"] = json!("https://login.example");
@@ -187,7 +189,7 @@ async fn an_outside_issuers_tokens_are_taken_within_bounds() {
         ("ext:anna", Some(1))
     );
     let now = start().timestamp();
-    let cases: [(&str, &dyn Fn(&mut Value)); 6] = [
+    let cases: [(&str, Change); 6] = [
         ("a role beyond its own", &|claims| {
             claims["role"] = json!("platform_admin");
             claims["broker_id"] = Value::Null;
@@ -196,7 +198,7 @@ async fn an_outside_issuers_tokens_are_taken_within_bounds() {
         ("another audience", &|claims| claims["aud"] = json!("other")),
         ("too long", &|claims| claims["exp"] = json!(now + 3601)),
         ("a subject that can't be stored", &|claims| {
-            claims["sub"] = json!("x".repeat(80))
+            claims["sub"] = json!("x".repeat(80));
         }),
         ("no scopes", &|claims| {
             claims.as_object_mut().unwrap().remove("scopes");

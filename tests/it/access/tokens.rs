@@ -2,7 +2,8 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use chrono::Duration;
 use ed25519_dalek::SigningKey;
-use ed25519_dalek::pkcs8::{DecodePrivateKey, EncodePrivateKey, KeypairBytes};
+use ed25519_dalek::pkcs8::spki::der::pem::LineEnding;
+use ed25519_dalek::pkcs8::{DecodePrivateKey, EncodePrivateKey, EncodePublicKey, KeypairBytes};
 use jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
 use serde_json::{Value, json};
 
@@ -62,6 +63,7 @@ fn raw(header: &Value, claims: &Value, signature: &[u8]) -> String {
 }
 
 #[tokio::test]
+#[expect(clippy::too_many_lines, reason = "a list of cases")]
 async fn only_our_own_tokens_are_taken() {
     let access = Access::new().await;
     let (kid, key) = stolen(&access);
@@ -70,12 +72,10 @@ async fn only_our_own_tokens_are_taken() {
     let good = header(Algorithm::EdDSA, &kid);
     let sign = |claims: &Value| encode(&good, claims, &ed(&key)).unwrap();
     let public = key.verifying_key().to_bytes();
-    let public_pem = {
-        use ed25519_dalek::pkcs8::EncodePublicKey;
-        key.verifying_key()
-            .to_public_key_pem(Default::default())
-            .unwrap()
-    };
+    let public_pem = key
+        .verifying_key()
+        .to_public_key_pem(LineEnding::LF)
+        .unwrap();
     let hmac = |secret: &[u8]| {
         let header = header(Algorithm::HS256, &kid);
         encode(
