@@ -6,6 +6,9 @@
 //! crash points: `SETTLENET_SEED=… cargo test --test it saga::simulation`. Runs are started for
 //! `SETTLENET_SIMULATION_S` seconds, 20 by default.
 
+mod life;
+
+use std::collections::BTreeMap;
 use std::pin::pin;
 use std::task::Poll;
 use std::time::{Duration, Instant};
@@ -18,8 +21,7 @@ use settlenet::app::App;
 use settlenet::config::Millis;
 use settlenet::domain::account::AccountRef;
 use settlenet::domain::ids::{BrokerId, RequestId};
-use settlenet::domain::request::{Request, RequestKind, RequestStatus};
-use settlenet::domain::request_event::EventKind;
+use settlenet::domain::request::{Request, RequestKind};
 use settlenet::domain::saga::SagaStatus;
 use settlenet::domain::terms::{ObligationTerm, Party};
 use settlenet::runtime::Clock;
@@ -29,10 +31,12 @@ use settlenet::stores::StoreError;
 use settlenet::stores::master::{requests, sagas};
 use uuid::Uuid;
 
+use life::{Move, after, next};
+
 use crate::harness::{World, breaks, proof, start};
 
 /// Operations of one run.
-const OPERATIONS: usize = 80;
+const OPERATIONS: usize = 120;
 
 #[tokio::test]
 async fn whatever_happens_in_any_order_the_invariants_hold() {
@@ -42,16 +46,19 @@ async fn whatever_happens_in_any_order_the_invariants_hold() {
             .and_then(|text: String| text.parse::<u64>().ok())
     };
     if let Some(seed) = seconds("SETTLENET_SEED") {
-        return Simulation::run(seed).await;
+        drop(Box::pin(Simulation::run(seed)).await);
+        return;
     }
     let budget = Duration::from_secs(seconds("SETTLENET_SIMULATION_S").unwrap_or(20));
     let began = Instant::now();
-    loop {
-        Simulation::run(rand::random()).await;
-        if began.elapsed() >= budget {
-            return;
+    let mut told = BTreeMap::new();
+    while began.elapsed() < budget {
+        for status in Box::pin(Simulation::run(rand::random())).await {
+            *told.entry(status).or_insert(0) += 1;
         }
     }
+    eprintln!("what became of the requests: {told:?}");
+    assert!(told.contains_key("completed"), "{told:?}");
 }
 
 /// Two processes on one network, and the hand of fate.
@@ -70,7 +77,7 @@ struct Simulation {
 impl Drop for Simulation {
     fn drop(&mut self) {
         failpoint::watch(None);
-        if std::thread::panicking() {
+        if std::env::var_os("SETTLENET_SEED").is_some() || std::thread::panicking() {
             eprintln!(
                 "replay with SETTLENET_SEED={}\n  {}",
                 self.seed,
@@ -92,52 +99,9 @@ enum Fate {
     HangUp(u32),
 }
 
-#[derive(Clone, Copy, Debug)]
-enum Move {
-    Create,
-    Accept,
-    Reject,
-    Cancel,
-    Resend,
-    Sent,
-    Confirm,
-    ConfirmLess,
-    Dispute,
-    Expire,
-    Work,
-    Stale,
-    Compensate,
-    Retry,
-    Jump,
-    Restart,
-    OpenOrClose,
-}
-
-impl Move {
-    /// Those that carry requests on are the more likely ones.
-    const DRAW: [(Self, u32); 17] = [
-        (Self::Create, 12),
-        (Self::Accept, 16),
-        (Self::Reject, 1),
-        (Self::Cancel, 4),
-        (Self::Resend, 2),
-        (Self::Sent, 16),
-        (Self::Confirm, 20),
-        (Self::ConfirmLess, 4),
-        (Self::Dispute, 1),
-        (Self::Expire, 2),
-        (Self::Work, 8),
-        (Self::Stale, 5),
-        (Self::Compensate, 3),
-        (Self::Retry, 2),
-        (Self::Jump, 6),
-        (Self::Restart, 3),
-        (Self::OpenOrClose, 4),
-    ];
-}
-
 impl Simulation {
-    async fn run(seed: u64) {
+    /// Gives what became of each request.
+    async fn run(seed: u64) -> Vec<&'static str> {
         let mut run = Self::new(seed).await;
         for number in 0..OPERATIONS {
             run.operation(number).await;
@@ -145,10 +109,13 @@ impl Simulation {
         failpoint::watch(None);
         run.quiesce().await;
         let mut broken = breaks(&run.world).await;
+        let mut ends = Vec::new();
         for id in run.all().await {
             broken.extend(run.illegal(id).await);
+            ends.push(run.world.request(id).await.status.as_str());
         }
         assert!(broken.is_empty(), "broken:\n  {}", broken.join("\n  "));
+        ends
     }
 
     async fn new(seed: u64) -> Self {
@@ -194,7 +161,12 @@ impl Simulation {
             6..=8 => Fate::Crash(self.rng.random_range(1..14)),
             _ => Fate::HangUp(self.rng.random_range(1..30)),
         };
-        let request = self.requests.choose(&mut self.rng).copied();
+        let request = self.pick().await;
+        let what = match (what, &request) {
+            (Move::Carry, Some(request)) => next(request.status),
+            _ => *what,
+        };
+        let request = request.map(|request| request.id);
         let broker = *self.world.brokers.choose(&mut self.rng).expect("some");
         let process = self.rng.random_range(0..2);
         self.log.push(format!(
@@ -217,12 +189,27 @@ impl Simulation {
                 within(fate, work(&app)).await;
             }
             (Move::Stale | Move::Compensate | Move::Retry, _) => {
-                self.on_saga(*what, process, fate).await;
+                self.on_saga(what, process, fate).await;
             }
             (_, None) => {}
-            (_, Some(id)) => self.transition(*what, id, broker, process, fate).await,
+            (_, Some(id)) => self.transition(what, id, broker, process, fate).await,
         }
         failpoint::watch(None);
+    }
+
+    /// Some request, rather one whose life has not ended.
+    async fn pick(&mut self) -> Option<Request> {
+        let mut picked = None;
+        for _ in 0..4 {
+            let id = *self.requests.choose(&mut self.rng)?;
+            let request = self.world.request(id).await;
+            let open = request.closed_at.is_none();
+            picked = Some(request);
+            if open {
+                break;
+            }
+        }
+        picked
     }
 
     async fn create(&mut self, author: BrokerId, process: usize, fate: Fate) {
@@ -324,7 +311,7 @@ impl Simulation {
         let account = account.map(|account| account.id());
         let less = request.received_amount.map_or_else(
             || request.amount.minor() - request.amount.minor() / 50 - 1,
-            |amount| amount.minor(),
+            settlenet::domain::money::Amount::minor,
         );
         let less = format!("{}.{:02}", less / 100, less % 100);
         let network = self.apps[process].network.clone();
@@ -368,9 +355,8 @@ impl Simulation {
         let receiver = request.broker_of(request.sender().other());
         match what {
             Move::Sent => sender,
-            Move::Confirm => receiver,
             Move::ConfirmLess if request.received_amount.is_some() => sender,
-            Move::ConfirmLess => receiver,
+            Move::Confirm | Move::ConfirmLess => receiver,
             Move::Accept | Move::Reject => request.target,
             _ => [Some(request.author), request.target]
                 .choose(&mut self.rng)
@@ -407,7 +393,7 @@ impl Simulation {
         // They drift, but stay within ten minutes or so of each other.
         let drift = Span::seconds(self.rng.random_range(0..600));
         let apart = self.clocks[1].now() - self.clocks[0].now();
-        let behind = if apart > Span::zero() { 0 } else { 1 };
+        let behind = usize::from(apart <= Span::zero());
         self.clocks[behind].advance(drift);
     }
 
@@ -468,32 +454,6 @@ impl Simulation {
             illegal.push(format!("{id}: is {present}, its events say {status:?}"));
         }
         illegal
-    }
-}
-
-/// Status and whether a saga owns the request, after an event; `None` where it may not happen.
-fn after(before: Option<(RequestStatus, bool)>, event: EventKind) -> Option<(RequestStatus, bool)> {
-    use EventKind as E;
-    use RequestStatus as S;
-    let to = |status| Some((status, false));
-    match (before, event) {
-        (None, E::Created) => to(S::Pending),
-        (Some((S::Pending, false)), E::Accepting) => Some((S::Accepting, true)),
-        (Some((S::Pending, false)), E::Accepted) => to(S::Accepted),
-        (Some((S::Accepting, true)), E::Accepted) => to(S::Accepted),
-        (Some((S::Accepting, true)), E::AcceptFailed) => to(S::Pending),
-        (Some((S::Pending, false)), E::Rejected) => to(S::Rejected),
-        (Some((S::Accepted | S::Sent, false)), E::CancelProposed) => before,
-        (Some((S::Pending | S::Accepted | S::Sent, false)), E::Cancelled) => to(S::Cancelled),
-        (Some((S::Sent, false)), E::ResendProposed | E::ReceivedClaimed) => before,
-        (Some((S::Sent, false)), E::ResendAgreed) => to(S::Accepted),
-        (Some((S::Accepted, false)), E::Sent) => to(S::Sent),
-        (Some((S::Sent, false)), E::Confirmed) => Some((S::Sent, true)),
-        (Some((S::Sent, true)), E::Completed) => to(S::Completed),
-        (Some((S::Sent, true)), E::ConfirmFailed) => to(S::Sent),
-        (Some((S::Pending | S::Accepted, false)), E::Expired) => to(S::Expired),
-        (Some((S::Sent, false)), E::Disputed) => to(S::Disputed),
-        _ => None,
     }
 }
 
