@@ -5,7 +5,6 @@
 mod state;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 use settlenet::domain::account::{AccountRef, HousePurpose, Side};
 use settlenet::domain::book::Reservation;
@@ -18,7 +17,6 @@ use settlenet::domain::request::{Request, RequestStatus};
 use settlenet::domain::request_event::{self, EventKind};
 use settlenet::domain::saga::{SagaKind, SagaStatus};
 use settlenet::domain::terms::Party;
-use settlenet::services::reconcile::Reconcile;
 use settlenet::stores::book::{self, StoredEntry};
 use settlenet::stores::ledger::{AccountSpec, TransferKind, TransferRecord};
 use settlenet::stores::master::obligations::{self, Obligation};
@@ -58,9 +56,8 @@ pub async fn breaks(world: &World) -> Vec<String> {
 }
 
 async fn reconciled(world: &World, broken: &mut Vec<String>) {
-    let currencies = Arc::clone(&world.app.currencies);
-    let reconcile = Reconcile::new(world.app.systems.clone(), currencies);
-    let report = reconcile.all(&|_| {}).await.expect("reconciles");
+    let reconcile = &world.app.reconcile;
+    let report = reconcile.run(None, &|_| {}).await.expect("reconciles");
     for invariant in report.invariants {
         let found = invariant.breaks.iter().chain(&invariant.unchecked);
         broken.extend(found.map(|found| {
