@@ -163,26 +163,28 @@ impl SagaEngine {
             retries: 0,
             created_at: now,
         };
-        self.0.waiting.begin(run.plan.saga_id);
+        let trying = self.0.waiting.begin(run.plan.saga_id);
         let engine = self.clone();
-        self.0.tasks.spawn(async move { engine.run(run).await });
+        self.0.tasks.spawn(async move {
+            engine.run(run).await;
+            drop(trying);
+        });
     }
 
     /// Takes on a saga that this process holds a lease of, in a task of its own.
     pub fn take_on(&self, saga_id: Uuid, lease: Lease) -> tokio::task::JoinHandle<()> {
         let engine = self.clone();
-        self.0.waiting.begin(saga_id);
+        let trying = self.0.waiting.begin(saga_id);
         self.0.tasks.spawn(async move {
-            let run = match engine.load(saga_id, lease).await {
-                Ok(Some(run)) => run,
-                Ok(None) => return engine.0.waiting.end(saga_id),
+            match engine.load(saga_id, lease).await {
+                Ok(Some(run)) => engine.run(run).await,
+                Ok(None) => {}
+                // Its lease runs out, and somebody takes it up again.
                 Err(error) => {
-                    // Its lease runs out, and somebody takes it up again.
                     tracing::warn!(saga = %saga_id, %error, "a saga could not be loaded");
-                    return engine.0.waiting.end(saga_id);
                 }
-            };
-            engine.run(run).await;
+            }
+            drop(trying);
         })
     }
 
@@ -270,7 +272,6 @@ impl SagaEngine {
         }
         .instrument(span)
         .await;
-        self.0.waiting.end(saga_id);
     }
 
     fn ended(&self, run: &Run, status: SagaStatus) {

@@ -1,7 +1,7 @@
 //! Waiting for a saga to end: by signal where it runs in this process, else by asking the master.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use sqlx::MySqlPool;
@@ -14,20 +14,32 @@ use crate::stores::master::sagas;
 /// How often the master is asked about a saga that runs elsewhere.
 const ASK_EVERY: Duration = Duration::from_millis(50);
 
-#[derive(Default)]
-pub(super) struct Waiting(Mutex<HashMap<Uuid, watch::Sender<()>>>);
+#[derive(Clone, Default)]
+pub(super) struct Waiting(Arc<Mutex<HashMap<Uuid, watch::Sender<()>>>>);
+
+/// A try under way here. Dropped when it has ended, well or not, by a panic too: whoever waits
+/// looks again.
+pub(super) struct Trying {
+    waiting: Waiting,
+    saga_id: Uuid,
+}
+
+impl Drop for Trying {
+    fn drop(&mut self) {
+        self.waiting.lock().remove(&self.saga_id);
+    }
+}
 
 impl Waiting {
     /// A try begins here.
-    pub(super) fn begin(&self, saga_id: Uuid) {
+    pub(super) fn begin(&self, saga_id: Uuid) -> Trying {
         self.lock()
             .entry(saga_id)
             .or_insert_with(|| watch::Sender::new(()));
-    }
-
-    /// A try has ended here, well or not: whoever waits looks again.
-    pub(super) fn end(&self, saga_id: Uuid) {
-        self.lock().remove(&saga_id);
+        Trying {
+            waiting: self.clone(),
+            saga_id,
+        }
     }
 
     pub(super) async fn wait(

@@ -35,6 +35,9 @@ pub struct PoolLimits {
     pub connections_per_pool: u32,
     /// How long a caller waits for a connection before the server counts as away.
     pub acquire_timeout: Duration,
+    /// How long a statement may take, well beyond the server's own wait for a lock: a server that
+    /// stands still without closing its connections counts as away after that.
+    pub statement_timeout: Duration,
     /// How long a server that was found away is not asked again.
     pub retry_down_after: Duration,
     /// Idle connections are closed after this time.
@@ -47,6 +50,7 @@ impl Default for PoolLimits {
             max_pools: 64,
             connections_per_pool: 16,
             acquire_timeout: Duration::from_secs(2),
+            statement_timeout: Duration::from_secs(10),
             retry_down_after: Duration::from_millis(500),
             idle_timeout: Duration::from_mins(5),
         }
@@ -75,6 +79,7 @@ pub(super) struct BookPool {
     pub(super) pool: MySqlPool,
     pub(super) server: Arc<Server>,
     acquire_timeout: Duration,
+    statement_timeout: Duration,
     retry_down_after: Duration,
 }
 
@@ -198,6 +203,7 @@ impl Pools {
             pool,
             server: Arc::clone(server),
             acquire_timeout: self.limits.acquire_timeout,
+            statement_timeout: self.limits.statement_timeout,
             retry_down_after: self.limits.retry_down_after,
         })
     }
@@ -234,8 +240,19 @@ impl BookPool {
         }
     }
 
-    pub(super) fn error(&self, error: sqlx::Error) -> StoreError {
-        StoreError::from_sqlx(&self.server.name, error)
+    /// A statement's outcome, within the bound. One that is given up leaves its connection in an
+    /// unknown state: it must be closed.
+    pub(super) async fn statement<T>(
+        &self,
+        work: impl Future<Output = Result<T, sqlx::Error>>,
+    ) -> Result<T, StoreError> {
+        match tokio::time::timeout(self.statement_timeout, work).await {
+            Ok(outcome) => outcome.map_err(|error| StoreError::from_sqlx(&self.server.name, error)),
+            Err(late) => {
+                self.mark_down();
+                Err(self.unavailable(sqlx::Error::Io(late.into())))
+            }
+        }
     }
 
     fn unavailable(&self, source: sqlx::Error) -> StoreError {

@@ -135,10 +135,9 @@ impl<'a> BookTx<'a> {
     /// # Errors
     /// The database's. Gives the number of rows that matched.
     pub async fn execute(&mut self, query: BookQuery) -> Result<u64, StoreError> {
-        let result = query.into_inner().execute(&mut **self.open()).await;
-        result
-            .map(|done| done.rows_affected())
-            .map_err(|error| self.scope.pool.error(error))
+        let pool = &self.scope.pool;
+        let work = query.into_inner().execute(&mut **self.open());
+        Ok(pool.statement(work).await?.rows_affected())
     }
 
     /// # Errors
@@ -147,9 +146,10 @@ impl<'a> BookTx<'a> {
     where
         T: for<'r> FromRow<'r, MySqlRow>,
     {
-        let rows = query.into_inner().fetch_all(&mut **self.open()).await;
-        rows.and_then(|rows| rows.iter().map(T::from_row).collect())
-            .map_err(|error| self.scope.pool.error(error))
+        let pool = &self.scope.pool;
+        let rows = query.into_inner().fetch_all(&mut **self.open());
+        let read = async { rows.await?.iter().map(T::from_row).collect() };
+        pool.statement(read).await
     }
 
     /// # Errors
@@ -158,9 +158,10 @@ impl<'a> BookTx<'a> {
     where
         T: for<'r> FromRow<'r, MySqlRow>,
     {
-        let row = query.into_inner().fetch_optional(&mut **self.open()).await;
-        row.and_then(|row| row.as_ref().map(T::from_row).transpose())
-            .map_err(|error| self.scope.pool.error(error))
+        let pool = &self.scope.pool;
+        let row = query.into_inner().fetch_optional(&mut **self.open());
+        let read = async { row.await?.as_ref().map(T::from_row).transpose() };
+        pool.statement(read).await
     }
 
     /// Inserts rows in as few statements as there are bits in their number. `into` reads
@@ -195,8 +196,9 @@ impl<'a> BookTx<'a> {
                 bind(row, value);
             });
             builder.push(on_duplicate);
-            let result = builder.build().execute(&mut **self.open()).await;
-            result.map_err(|error| self.scope.pool.error(error))?;
+            let pool = &self.scope.pool;
+            pool.statement(builder.build().execute(&mut **self.open()))
+                .await?;
         }
         Ok(())
     }
@@ -231,10 +233,9 @@ impl<'a> BookTx<'a> {
     }
 
     async fn raw(&mut self, sql: &'static str) -> Result<(), StoreError> {
-        let result = sqlx::raw_sql(sql).execute(&mut **self.open()).await;
-        result
-            .map(drop)
-            .map_err(|error| self.scope.pool.error(error))
+        let pool = &self.scope.pool;
+        let work = sqlx::raw_sql(sql).execute(&mut **self.open());
+        pool.statement(work).await.map(drop)
     }
 
     fn open(&mut self) -> &mut PoolConnection<MySql> {

@@ -11,6 +11,9 @@ use tokio::sync::OnceCell;
 
 use super::servers::{Stack, stack};
 
+/// A server that stands still doesn't answer at all.
+const DROPPED_WITHIN: std::time::Duration = std::time::Duration::from_secs(20);
+
 /// Uniquely named databases: a master and a shard on server `a`, and tenants on
 /// server `b` as asked for. Dropped at the end; what a killed test leaves, the
 /// next run sweeps.
@@ -125,8 +128,9 @@ impl Drop for Databases {
                 .build();
             runtime.expect("a runtime").block_on(async {
                 for url in urls {
-                    // A server that the test has stopped keeps them for the sweep.
-                    let _ = drop_where(&url, |name| name.starts_with(&prefix)).await;
+                    // A server that the test has stopped or paused keeps them for the sweep.
+                    let dropped = drop_where(&url, |name| name.starts_with(&prefix));
+                    let _ = tokio::time::timeout(DROPPED_WITHIN, dropped).await;
                 }
             });
         });

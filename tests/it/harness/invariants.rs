@@ -1,7 +1,11 @@
-//! What must hold in a [`World`] at every moment at which nothing runs, told by the rules and
-//! not by the engine's own plans: expected entries are worked out from the request alone.
+//! What must hold in a [`World`] at every moment at which nothing runs, told twice: by the
+//! product's own reconciliation, and by the rules as they are written here, which work out the
+//! expected entries from the request alone and look at the engine's cursors besides.
+
+mod state;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use settlenet::domain::account::{AccountRef, HousePurpose, Side};
 use settlenet::domain::book::Reservation;
@@ -14,6 +18,7 @@ use settlenet::domain::request::{Request, RequestStatus};
 use settlenet::domain::request_event::{self, EventKind};
 use settlenet::domain::saga::{SagaKind, SagaStatus};
 use settlenet::domain::terms::Party;
+use settlenet::services::reconcile::Reconcile;
 use settlenet::stores::book::{self, StoredEntry};
 use settlenet::stores::ledger::{AccountSpec, TransferKind, TransferRecord};
 use settlenet::stores::master::obligations::{self, Obligation};
@@ -23,6 +28,7 @@ use sqlx::MySqlPool;
 use uuid::Uuid;
 
 use super::World;
+use state::{Book, Cursors, State};
 
 /// Asserts every invariant; panics with all that is broken.
 pub async fn assert_invariants(world: &World) {
@@ -47,158 +53,24 @@ pub async fn breaks(world: &World) -> Vec<String> {
         cursor(saga, *cursors, &mut broken);
     }
     positions(&state, &mut broken);
+    reconciled(world, &mut broken).await;
     broken
 }
 
-struct Book {
-    broker: BrokerId,
-    head: (u64, settlenet::domain::canonical::Hash),
-    entries: Vec<StoredEntry>,
-    accounts: Vec<book::AccountRow>,
-    held: Vec<((Uuid, u16), Reservation)>,
-}
-
-/// The rows of the outbox of one saga that could still be run.
-#[derive(Clone, Copy)]
-struct Cursors {
-    pending: i64,
-    waiting: i64,
-    failed: i64,
-}
-
-struct State {
-    books: Vec<Book>,
-    requests: BTreeMap<String, Request>,
-    sagas: Vec<(SagaRecord, Cursors)>,
-    obligations: Vec<Obligation>,
-    transfers: BTreeMap<TransferId, TransferRecord>,
-    positions: BTreeMap<BrokerId, Balances>,
-}
-
-impl State {
-    async fn load(world: &World) -> Self {
-        let master = &world.app.systems.master;
-        let brokers = ids(master, "SELECT broker_id FROM broker").await;
-        let mut books = Vec::new();
-        for broker in &brokers {
-            books.push(load_book(world, *broker).await);
-        }
-        let mut loaded = BTreeMap::new();
-        for id in ids(master, "SELECT request_id FROM network_request").await {
-            let request = requests::get(master, RequestId::from_bits(id)).await;
-            let request = request.expect("reads").expect("is there");
-            loaded.insert(request.id.to_string(), request);
-        }
-        let (sagas, obligations) = load_sagas(master).await;
-        let ledger = &world.app.systems.ledger;
-        let wanted: Vec<TransferId> = sagas
-            .iter()
-            .flat_map(|(saga, _)| [HOLD_INDEX, SETTLE_INDEX].map(|i| transfer_id(saga.saga_id, i)))
-            .collect();
-        let found = ledger.transfers(&wanted).await.expect("the ledger answers");
-        let specs: Vec<AccountSpec> = brokers
-            .iter()
-            .map(|broker| AccountSpec {
-                name: AccountName::position(*broker, &world.currency),
-                ledger: world.ledger,
-            })
-            .collect();
-        let balances = ledger.balances(&specs).await.expect("the ledger answers");
-        Self {
-            books,
-            requests: loaded,
-            sagas,
-            obligations,
-            transfers: wanted
-                .into_iter()
-                .zip(found)
-                .filter_map(|(id, found)| found.map(|found| (id, found)))
-                .collect(),
-            positions: brokers.into_iter().zip(balances).collect(),
-        }
+async fn reconciled(world: &World, broken: &mut Vec<String>) {
+    let currencies = Arc::clone(&world.app.currencies);
+    let reconcile = Reconcile::new(world.app.systems.clone(), currencies);
+    let report = reconcile.all(&|_| {}).await.expect("reconciles");
+    for invariant in report.invariants {
+        let found = invariant.breaks.iter().chain(&invariant.unchecked);
+        broken.extend(found.map(|found| {
+            let number = invariant.invariant;
+            format!(
+                "reconciliation, {number}: {}: {}",
+                found.subject, found.what
+            )
+        }));
     }
-
-    fn book(&self, broker: BrokerId) -> Option<&Book> {
-        self.books.iter().find(|book| book.broker == broker)
-    }
-
-    fn entries_of(&self, saga: Uuid) -> Vec<&StoredEntry> {
-        let all = self.books.iter().flat_map(|book| &book.entries);
-        all.filter(|stored| stored.entry.saga_id == saga).collect()
-    }
-
-    /// How the ledger stands to a saga: its hold, and what settled it.
-    fn transfers_of(&self, saga: Uuid) -> [Option<&TransferRecord>; 2] {
-        [HOLD_INDEX, SETTLE_INDEX].map(|index| self.transfers.get(&transfer_id(saga, index)))
-    }
-
-    fn sagas_of<'a>(&'a self, request: &Request) -> impl Iterator<Item = &'a SagaRecord> {
-        let id = request.id;
-        self.sagas
-            .iter()
-            .map(|(saga, _)| saga)
-            .filter(move |saga| saga.subject == id)
-    }
-}
-
-async fn ids(master: &MySqlPool, sql: &'static str) -> Vec<u64> {
-    sqlx::query_scalar(sql)
-        .fetch_all(master)
-        .await
-        .expect("reads")
-}
-
-async fn load_book(world: &World, broker: BrokerId) -> Book {
-    let scope = world.app.systems.router.book(broker).await.expect("a book");
-    let mut read = scope.read().await.expect("reads");
-    let head = book::head(&mut read).await.expect("reads");
-    let mut entries = Vec::new();
-    loop {
-        let after = entries.len() as u64;
-        let page = book::entries_after(&mut read, after, 500).await;
-        let page = page.expect("entries read");
-        let more = page.len() == 500;
-        entries.extend(page);
-        if !more {
-            break;
-        }
-    }
-    let accounts = book::accounts(&mut read, None, 10_000).await;
-    let held = book::reservations_held(&mut read).await;
-    read.end().await.expect("ends");
-    Book {
-        broker,
-        head: (head.seq, head.hash),
-        entries,
-        accounts: accounts.expect("accounts read"),
-        held: held.expect("reservations read"),
-    }
-}
-
-async fn load_sagas(master: &MySqlPool) -> (Vec<(SagaRecord, Cursors)>, Vec<Obligation>) {
-    let rows: Vec<(Uuid, i64, i64, i64)> = sqlx::query_as(
-        "SELECT s.saga_id, CAST(SUM(o.status = 'pending') AS INT), CAST(SUM(o.status = 'waiting') AS INT),
-                CAST(SUM(o.status = 'failed') AS INT)
-         FROM saga s LEFT JOIN exchange_outbox o ON o.saga_id = s.saga_id GROUP BY s.saga_id",
-    )
-    .fetch_all(master)
-    .await
-    .expect("reads");
-    let mut sagas = Vec::new();
-    let mut owed = Vec::new();
-    for (saga_id, pending, waiting, failed) in rows {
-        let record = sagas::record(master, saga_id).await;
-        let cursors = Cursors {
-            pending,
-            waiting,
-            failed,
-        };
-        sagas.push((record.expect("reads").expect("is there"), cursors));
-        owed.extend(obligations::of_saga(master, saga_id).await.expect("reads"));
-    }
-    let all = ids(master, "SELECT obligation_id FROM obligation").await;
-    assert_eq!(all.len(), owed.len(), "an obligation without a saga");
-    (sagas, owed)
 }
 
 fn chain(book: &Book, broken: &mut Vec<String>) {
@@ -340,9 +212,11 @@ fn effects(request: &Request, state: &State, broken: &mut Vec<String>) {
         }
         match saga.status {
             SagaStatus::Completed if saga.kind == SagaKind::Confirm => counted.push(saga.saga_id),
-            SagaStatus::Completed => {}
             SagaStatus::Compensated => nothing_counts(id, saga.saga_id, state, broken),
-            SagaStatus::Running | SagaStatus::Compensating | SagaStatus::Stuck => {}
+            SagaStatus::Completed
+            | SagaStatus::Running
+            | SagaStatus::Compensating
+            | SagaStatus::Stuck => {}
         }
     }
     let completed = usize::from(request.status == RequestStatus::Completed);
@@ -413,8 +287,8 @@ fn nothing_counts(id: RequestId, saga: Uuid, state: &State, broken: &mut Vec<Str
 /// A saga that completed has exactly the effects that the request's terms say.
 fn booked_once(request: &Request, saga: Uuid, state: &State, broken: &mut Vec<String>) {
     let id = request.id;
-    let found = state.entries_of(saga);
-    let mut lines: Vec<_> = found
+    let entries = state.entries_of(saga);
+    let mut lines: Vec<_> = entries
         .iter()
         .map(|stored| {
             let entry = &stored.entry;
@@ -428,9 +302,9 @@ fn booked_once(request: &Request, saga: Uuid, state: &State, broken: &mut Vec<St
     if lines != expected {
         broken.push(format!("{id}: booked {lines:?}, agreed {expected:?}"));
     }
-    if found
+    if entries
         .iter()
-        .any(|stored| stored.entry.op_digest != found[0].entry.op_digest)
+        .any(|stored| stored.entry.op_digest != entries[0].entry.op_digest)
     {
         broken.push(format!("{id}: the entries are not of one operation"));
     }
@@ -448,8 +322,8 @@ fn booked_once(request: &Request, saga: Uuid, state: &State, broken: &mut Vec<St
         .terms
         .obligation_on(request.settled_amount())
         .map(|(debtor, amount)| {
-            let broker = |party| request.broker_of(party).unwrap_or(0);
-            let sides = (broker(debtor), broker(debtor.other()));
+            let of = |party| request.broker_of(party).unwrap_or(0);
+            let sides = (of(debtor), of(debtor.other()));
             (sides, amount, amount, "active")
         });
     if owed != agreed {
@@ -476,9 +350,10 @@ fn expected_entries(request: &Request) -> Vec<(BrokerId, AccountId, &'static str
     };
     let mut moves = vec![(account(sender), account(sender.other()), received.minor())];
     if let Some(commission) = request.terms.commission {
-        let from = match commission.payer == sender {
-            true => account(sender),
-            false => house(commission.payer),
+        let from = if commission.payer == sender {
+            account(sender)
+        } else {
+            house(commission.payer)
         };
         let amount = commission.on(received);
         if amount > 0 {

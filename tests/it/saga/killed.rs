@@ -104,9 +104,10 @@ impl Case {
             return Obstacle::None;
         }
         let world = &self.world;
-        Obstacle::Floor(match self.shape.reserves() {
-            true => world.request(id).await.author_account.expect("a client's"),
-            false => AccountRef::house(world.beta, HousePurpose::Commission, &world.currency),
+        Obstacle::Floor(if self.shape.reserves() {
+            world.request(id).await.author_account.expect("a client's")
+        } else {
+            AccountRef::house(world.beta, HousePurpose::Commission, &world.currency)
         })
     }
 

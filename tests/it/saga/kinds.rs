@@ -80,7 +80,7 @@ async fn what_was_reserved_is_given_back_when_nothing_comes_of_it() {
         })
         .await;
     }
-    let released = sagas::list(
+    let completed = sagas::list(
         &world.app.systems.master,
         Some(SagaStatus::Completed),
         None,
@@ -88,7 +88,7 @@ async fn what_was_reserved_is_given_back_when_nothing_comes_of_it() {
     )
     .await
     .unwrap();
-    let releases = released
+    let releases = completed
         .iter()
         .filter(|saga| saga.kind == SagaKind::Release);
     assert_eq!(releases.count(), 2);

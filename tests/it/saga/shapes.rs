@@ -77,10 +77,10 @@ impl Shape {
             Self::ToClient => {
                 input.counterpart_uid = Some(client(world, world.beta, 5).await.owner_ref);
             }
-            Self::SenderPays => input.commission = fixed(Party::Author, "25.00"),
-            Self::ReceiverPays => input.commission = rate(Party::Counterparty, 50),
+            Self::SenderPays => input.commission = Some(fixed(Party::Author, "25.00")),
+            Self::ReceiverPays => input.commission = Some(rate(Party::Counterparty, 50)),
             Self::ReceiverPaysNoDebt => {
-                input.commission = rate(Party::Counterparty, 50);
+                input.commission = Some(rate(Party::Counterparty, 50));
                 input.obligation = Some(ObligationTerm::None);
             }
         }
@@ -106,20 +106,20 @@ impl Shape {
     }
 }
 
-pub fn fixed(payer: Party, amount: &str) -> Option<CommissionInput> {
-    Some(CommissionInput {
+fn fixed(payer: Party, amount: &str) -> CommissionInput {
+    CommissionInput {
         payer,
         amount: Some(amount.to_owned()),
         basis_points: None,
-    })
+    }
 }
 
-fn rate(payer: Party, basis_points: u32) -> Option<CommissionInput> {
-    Some(CommissionInput {
+fn rate(payer: Party, basis_points: u32) -> CommissionInput {
+    CommissionInput {
         payer,
         amount: None,
         basis_points: Some(basis_points),
-    })
+    }
 }
 
 /// A client with a balance.

@@ -3,10 +3,11 @@
 use chrono::Duration;
 use settlenet::domain::request::RequestStatus;
 use settlenet::domain::saga::{Direction, SagaStatus};
+use settlenet::runtime::failpoint;
 use settlenet::stores::master::{alerts, sagas};
 
 use super::shapes::Shape;
-use crate::harness::{World, assert_invariants, hold_of, step_named};
+use crate::harness::{SOON, World, assert_invariants, hold_of, step_named};
 
 async fn alerted(world: &World, saga_id: uuid::Uuid) -> bool {
     let alerts = alerts::list(&world.app.systems.master, true, None, 100).await;
@@ -216,5 +217,28 @@ async fn tries_that_fail_by_themselves_are_counted_and_then_it_is_stuck() {
     assert_eq!(world.request(id).await.status, RequestStatus::Completed);
     let hold = step_named(&plan, "hold");
     world.do_step(&plan, hold).await;
+    assert_invariants(&world).await;
+}
+
+/// One thread, so that this test alone decides about its failpoints.
+#[tokio::test]
+async fn who_waits_for_a_try_that_panicked_hears_how_the_saga_ended_elsewhere() {
+    let world = World::new().await;
+    let id = Shape::Plain.sent(&world).await;
+    let plan = world.record_confirm(id).await;
+    failpoint::watch(Some(Box::new(|place| match place {
+        "confirm.hold.before" => std::panic::resume_unwind(Box::new("a crash")),
+        _ => failpoint::Ask::GoOn,
+    })));
+    let tried = world
+        .app
+        .engine
+        .take_on(plan.saga_id, World::lease_of(&world.app));
+    assert!(tried.await.is_err_and(|error| error.is_panic()));
+    failpoint::watch(None);
+    world
+        .run(&world.another(Duration::minutes(10)), plan.saga_id)
+        .await;
+    assert!(world.app.engine.wait(plan.saga_id, SOON).await.unwrap());
     assert_invariants(&world).await;
 }
