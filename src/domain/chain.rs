@@ -286,9 +286,9 @@ mod tests {
             |e| e.prev_hash = Hash([4; 32]),
         ];
         for (number, change) in changes.into_iter().enumerate() {
-            let mut changed = base.clone();
-            change(&mut changed);
-            assert_ne!(changed.hash(), base.hash(), "change {number}");
+            let mut other = base.clone();
+            change(&mut other);
+            assert_ne!(other.hash(), base.hash(), "change {number}");
         }
     }
 

@@ -272,12 +272,12 @@ async fn an_exported_chain_verifies_and_its_head_is_the_books() {
         .await
         .unwrap();
     assert_eq!((head, lines.len()), (books.head(broker).await.unwrap(), 5));
-    let mut verifier = Verifier::from_genesis(broker).ending_at(head);
+    let mut walk = Verifier::from_genesis(broker).ending_at(head);
     for line in &lines {
-        verifier.line(line).unwrap();
+        walk.line(line).unwrap();
     }
-    let held = verifier.finish().unwrap();
-    assert_eq!(held.balances[&account].1, 15);
+    let found = walk.finish().unwrap();
+    assert_eq!(found.balances[&account].1, 15);
     let text = String::from_utf8(lines[0].clone()).unwrap();
     assert!(
         text.contains(r#""private":{"note":"counted by two""#),
@@ -286,7 +286,7 @@ async fn an_exported_chain_verifies_and_its_head_is_the_books() {
 
     let walked = books.verify(broker, Some(head), &|_, _| {}).await.unwrap();
     assert_eq!((walked.head, walked.holds_to), (head, head));
-    assert_eq!(walked.result, Ok(held));
+    assert_eq!(walked.result, Ok(found));
 }
 
 /// A repeat that arrives late must not undo what came after the first.
