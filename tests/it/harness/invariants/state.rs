@@ -139,7 +139,7 @@ async fn load_book(world: &World, broker: BrokerId) -> Book {
     moment.end().await.expect("ends");
     Book {
         broker,
-        head: newest,
+        head: (newest.seq, newest.hash),
         entries,
         accounts: accounts.expect("accounts read"),
         held: held.expect("reservations read"),
