@@ -44,7 +44,7 @@ pub(super) async fn run(args: Args) -> Result<ExitCode, Failure> {
     end_companion(&dir).await;
     let network = network::make(&config, &dir).await?;
     let address = serve(&program, &dir, &description.config, &config).await?;
-    job::run(&address, &network).await?;
+    job::run(&config, &address, &network).await?;
     print_end(&address, &network, &args.dir);
     Ok(ExitCode::SUCCESS)
 }

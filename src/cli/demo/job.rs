@@ -6,8 +6,17 @@ use serde_json::{Value, json};
 use super::api::{Caller, text};
 use super::network::{Member, Network};
 use super::say;
+use crate::app::ledger_config;
+use crate::config::Config;
+use crate::domain::chain::Verifier;
+use crate::domain::ledger::AccountName;
+use crate::domain::money::{CurrencyCode, format_minor};
+use crate::stores::ledger::Ledger;
 
-pub(super) async fn run(address: &str, network: &Network) -> anyhow::Result<()> {
+/// Dollars' number in the ledger, as the registry of currencies has it.
+const USD_LEDGER: u32 = 1;
+
+pub(super) async fn run(config: &Config, address: &str, network: &Network) -> anyhow::Result<()> {
     let [alpha, beta, ..] = network.brokers.as_slice() else {
         anyhow::bail!("the demonstration has two brokers at least");
     };
@@ -17,6 +26,76 @@ pub(super) async fn run(address: &str, network: &Network) -> anyhow::Result<()> 
     println!();
     let id = settle(&as_alpha, &as_beta, beta).await?;
     show_debt(&as_alpha, &id, alpha, beta).await?;
+    for (caller, broker) in [(&as_alpha, alpha), (&as_beta, beta)] {
+        show_entry(caller, &id, broker).await?;
+        verify_chain(caller, broker).await?;
+    }
+    show_positions(config, [alpha, beta]).await
+}
+
+/// The newest entry of a broker's book that is about the request.
+async fn show_entry(caller: &Caller, id: &str, broker: &Member) -> anyhow::Result<()> {
+    let page = caller.get("/v1/transactions?limit=20").await?;
+    let items = page
+        .get("items")
+        .and_then(Value::as_array)
+        .context("transactions")?;
+    let entry = items
+        .iter()
+        .find(|entry| text(entry, "subject") == id)
+        .context("the request's entry")?;
+    say(&format!(
+        "the book of {}: entry {}, {} {} {}, balance {}, hash {}",
+        broker.name,
+        text(entry, "seq"),
+        text(entry, "side"),
+        text(entry, "amount"),
+        text(entry, "currency_code"),
+        text(entry, "balance"),
+        short(&text(entry, "tx_hash")),
+    ));
+    Ok(())
+}
+
+/// Reads a broker's whole chain and recomputes it here, as anybody could.
+async fn verify_chain(caller: &Caller, broker: &Member) -> anyhow::Result<()> {
+    let mut verifier = Verifier::from_genesis(broker.id);
+    loop {
+        let from = verifier.due();
+        let page = caller
+            .get(&format!("/v1/chain?from_seq={from}&limit=200"))
+            .await?;
+        let entries = page
+            .get("entries")
+            .and_then(Value::as_array)
+            .context("entries")?;
+        for entry in entries {
+            verifier.exported(&serde_json::from_value(entry.clone())?)?;
+        }
+        if entries.is_empty() || page.get("next_seq").is_none_or(Value::is_null) {
+            break;
+        }
+    }
+    let whole = verifier.finish()?;
+    say(&format!(
+        "the chain of {} recomputed from genesis: {} entries hold",
+        broker.name, whole.entries
+    ));
+    Ok(())
+}
+
+/// What the ledger itself says, asked by nothing but the accounts' names.
+async fn show_positions(config: &Config, brokers: [&Member; 2]) -> anyhow::Result<()> {
+    let ledger = Ledger::connect(&ledger_config(config))?;
+    let usd: CurrencyCode = "USD".parse()?;
+    for broker in brokers {
+        let balances = ledger.position(broker.id, &usd, USD_LEDGER).await?;
+        say(&format!(
+            "the ledger: {} is {} USD",
+            AccountName::position(broker.id, &usd),
+            format_minor(balances.posted(), 2)
+        ));
+    }
     Ok(())
 }
 
