@@ -1,7 +1,7 @@
 # What a person types. Each target works on a fresh checkout and can be run
 # again, in any order, and beside another.
 
-.PHONY: setup demo test lint bench down
+.PHONY: setup demo test lint bench soak down
 
 # Installs what is missing (as root; otherwise says what), and builds TigerBeetle.
 setup:
@@ -22,6 +22,11 @@ lint: setup
 # Figures beside floors of the same run: ONLY=settlement for one group, QUICK=1 for a short run.
 bench: setup
 	cargo run --release --quiet --locked -- bench $(if $(QUICK),--quick)
+
+# Random networks with faults, crashes and clocks apart, for SOAK_S seconds (an hour). A run that
+# fails prints the seed that replays it.
+soak: setup
+	SETTLENET_SIMULATION_S=$(or $(SOAK_S),3600) cargo test --locked --test it saga::simulation -- --nocapture
 
 # Stops what was left running in this checkout; the data stays. Where there is
 # no stack there is nothing to build for.
