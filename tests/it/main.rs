@@ -13,6 +13,7 @@ mod ids;
 mod ledger;
 mod migrate;
 mod network;
+mod plans;
 mod provisioning;
 mod reconcile;
 mod saga;

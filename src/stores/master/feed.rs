@@ -48,6 +48,10 @@ pub async fn insert(
     Ok(())
 }
 
+/// Committed events without a position.
+pub const UNSEQUENCED: &str =
+    "SELECT id, broker_id FROM feed_event WHERE sequenced = 0 ORDER BY id LIMIT ?";
+
 /// Gives positions to committed events that have none, at most `limit`. One sequencer at a time:
 /// it holds the platform's head row for the transaction; a second waits and finds nothing. An
 /// event that commits later gets a later position, whatever its id.
@@ -66,13 +70,11 @@ pub async fn sequence(master: &MySqlPool, limit: u32) -> Result<usize, StoreErro
         .execute(&mut *tx)
         .await
         .map_err(failed)?;
-    let waiting: Vec<(u64, u64)> = sqlx::query_as(
-        "SELECT id, broker_id FROM feed_event WHERE sequenced = 0 ORDER BY id LIMIT ?",
-    )
-    .bind(limit)
-    .fetch_all(&mut *tx)
-    .await
-    .map_err(failed)?;
+    let waiting: Vec<(u64, u64)> = sqlx::query_as(UNSEQUENCED)
+        .bind(limit)
+        .fetch_all(&mut *tx)
+        .await
+        .map_err(failed)?;
     for (id, broker) in &waiting {
         sqlx::query(
             "INSERT INTO feed_head (broker_id, position) VALUES (?, 1)

@@ -283,6 +283,15 @@ enum Mine {
     Broadcast,
 }
 
+/// Two ranges of the index on (status, `deadline_at`, `request_id`), merged.
+pub const OVERDUE: &str = "(SELECT request_id, deadline_at FROM network_request
+      WHERE status = 'pending' AND deadline_at <= ? ORDER BY deadline_at, request_id LIMIT ?)
+     UNION ALL
+     (SELECT request_id, deadline_at FROM network_request
+      WHERE status = 'accepted' AND sent_at IS NULL AND deadline_at <= ?
+      ORDER BY deadline_at, request_id LIMIT ?)
+     ORDER BY deadline_at, request_id LIMIT ?";
+
 /// Requests whose deadline has passed before anything was sent, oldest deadline first.
 ///
 /// # Errors
@@ -296,22 +305,15 @@ pub async fn overdue(
     struct Id {
         request_id: u64,
     }
-    let rows: Vec<Id> = sqlx::query_as(
-        "(SELECT request_id, deadline_at FROM network_request
-          WHERE status = 'pending' AND deadline_at <= ? ORDER BY deadline_at, request_id LIMIT ?)
-         UNION ALL
-         (SELECT request_id, deadline_at FROM network_request
-          WHERE status = 'accepted' AND sent_at IS NULL AND deadline_at <= ? ORDER BY deadline_at, request_id LIMIT ?)
-         ORDER BY deadline_at, request_id LIMIT ?",
-    )
-    .bind(now)
-    .bind(limit)
-    .bind(now)
-    .bind(limit)
-    .bind(limit)
-    .fetch_all(master)
-    .await
-    .map_err(failed)?;
+    let rows: Vec<Id> = sqlx::query_as(OVERDUE)
+        .bind(now)
+        .bind(limit)
+        .bind(now)
+        .bind(limit)
+        .bind(limit)
+        .fetch_all(master)
+        .await
+        .map_err(failed)?;
     Ok(rows
         .into_iter()
         .map(|row| RequestId::from_bits(row.request_id))

@@ -94,6 +94,12 @@ pub async fn insert(
     Ok(())
 }
 
+/// Cursors that are due. Without the index on (status, `available_at`, id) the first worker would
+/// lock every row.
+pub const DUE: &str = "SELECT id, saga_id FROM exchange_outbox
+    WHERE status = 'pending' AND available_at <= ? AND payload_version <= ?
+    ORDER BY available_at, id LIMIT ? FOR UPDATE SKIP LOCKED";
+
 /// Leases sagas that are due, oldest first, whose payloads this program knows. Rows that another
 /// worker is claiming are passed over.
 ///
@@ -106,17 +112,13 @@ pub async fn claim(
     limit: u32,
 ) -> Result<Vec<Uuid>, StoreError> {
     let mut tx = super::begin(master).await?;
-    let due: Vec<(u64, Uuid)> = sqlx::query_as(
-        "SELECT id, saga_id FROM exchange_outbox
-         WHERE status = 'pending' AND available_at <= ? AND payload_version <= ?
-         ORDER BY available_at, id LIMIT ? FOR UPDATE SKIP LOCKED",
-    )
-    .bind(now)
-    .bind(PAYLOAD_VERSION)
-    .bind(limit)
-    .fetch_all(&mut *tx)
-    .await
-    .map_err(failed)?;
+    let due: Vec<(u64, Uuid)> = sqlx::query_as(DUE)
+        .bind(now)
+        .bind(PAYLOAD_VERSION)
+        .bind(limit)
+        .fetch_all(&mut *tx)
+        .await
+        .map_err(failed)?;
     if !due.is_empty() {
         let sql = format!(
             "UPDATE exchange_outbox SET leased_by = ?, lease_token = ?, leased_until = ?, available_at = ?

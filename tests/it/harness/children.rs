@@ -80,6 +80,34 @@ impl Child {
         Self::start(command, world, clock, failpoints)
     }
 
+    /// The real server, once it listens, and where.
+    pub async fn serve(
+        world: &World,
+        clock: &MovedClock,
+        args: &[&str],
+        failpoints: &str,
+    ) -> (Self, String) {
+        let mut command = Command::new(program());
+        command
+            .arg("serve")
+            .args(args)
+            .env("SETTLENET_HTTP__LISTEN", "127.0.0.1:0");
+        let mut child = Self::start(command, world, clock, failpoints);
+        let mut address = None;
+        until("the server listens", SOON, async || {
+            let log = std::fs::read_to_string(&child.log).unwrap_or_default();
+            let ended = child.process.try_wait().expect("may be waited for");
+            assert!(ended.is_none(), "the server ended: {ended:?}\n{log}");
+            address = log
+                .lines()
+                .find_map(|line| line.strip_prefix("listening on "))
+                .map(ToOwned::to_owned);
+            address.is_some()
+        })
+        .await;
+        (child, address.expect("was found"))
+    }
+
     fn start(mut command: Command, world: &World, clock: &MovedClock, failpoints: &str) -> Self {
         let log = clock
             .file

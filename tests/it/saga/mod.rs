@@ -6,6 +6,7 @@ mod killed;
 mod kinds;
 mod outages;
 mod races;
+mod served;
 mod shapes;
 mod simulation;
 mod stopped;

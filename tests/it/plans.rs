@@ -1,0 +1,92 @@
+//! What the workers ask again and again reads an index, however much history there is.
+
+use chrono::Utc;
+use settlenet::stores::master::{feed, requests, sagas};
+use settlenet::stores::migrate::{Kind, migrate};
+use sqlx::mysql::MySqlRow;
+use sqlx::{AssertSqlSafe, MySqlPool, Row};
+
+use crate::harness::Databases;
+
+/// Rows of history; only a few are due.
+const HISTORY: u32 = 5_000;
+
+async fn plan(pool: &MySqlPool, sql: &str, binds: &[Bind]) -> Vec<(String, Option<String>, i64)> {
+    let explained = format!("EXPLAIN {sql}");
+    let mut query = sqlx::query(AssertSqlSafe(explained));
+    for bind in binds {
+        query = match bind {
+            Bind::Now => query.bind(Utc::now()),
+            Bind::Number(number) => query.bind(*number),
+        };
+    }
+    let rows: Vec<MySqlRow> = query.fetch_all(pool).await.unwrap();
+    rows.iter()
+        .filter_map(|row| {
+            let table: Option<String> = row.try_get("table").unwrap();
+            let table = table.filter(|table| !table.starts_with('<'))?;
+            let key: Option<String> = row.try_get("key").unwrap();
+            // MariaDB gives the estimate as text.
+            let read: Option<String> = row.try_get("rows").unwrap();
+            let read = read.map_or(0, |read| read.trim().parse().unwrap());
+            Some((table, key, read))
+        })
+        .collect()
+}
+
+#[derive(Clone, Copy)]
+enum Bind {
+    Now,
+    Number(u32),
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn due_work_is_found_by_an_index() {
+    use Bind::{Now, Number};
+    let databases = Databases::new().await;
+    migrate(databases.master_url(), Kind::Master).await.unwrap();
+    let pool = MySqlPool::connect(databases.master_url().expose())
+        .await
+        .unwrap();
+    for fill in [
+        "INSERT INTO exchange_outbox (saga_id, step, direction, target_db, entity_class, payload,
+             payload_version, status, available_at, created_at)
+         SELECT UNHEX(LPAD(HEX(seq), 32, '0')), 1, 'do', 'master', 'x', '{}', 1,
+             IF(seq % 500 = 0, 'pending', 'done'), NOW(6), NOW(6) FROM seq_1_to_HISTORY",
+        "INSERT INTO network_request (request_id, author_broker_id, broadcast, type, status, version,
+             currency_code, amount, method, terms, deadline_at, event_seq, event_hash, created_at,
+             updated_at)
+         SELECT seq, 1, 0, 'send', ELT(1 + seq % 500, 'pending', 'accepted', 'completed'), 1, 'USD',
+             1, 'cash', '{}', NOW(6), 1, REPEAT('x', 32), NOW(6), NOW(6) FROM seq_1_to_HISTORY
+         WHERE seq % 500 < 3",
+        "INSERT INTO network_request (request_id, author_broker_id, broadcast, type, status, version,
+             currency_code, amount, method, terms, deadline_at, event_seq, event_hash, created_at,
+             updated_at)
+         SELECT 1000000 + seq, 1, 0, 'send', 'completed', 1, 'USD',
+             1, 'cash', '{}', NOW(6), 1, REPEAT('x', 32), NOW(6), NOW(6) FROM seq_1_to_HISTORY",
+        "INSERT INTO feed_event (broker_id, kind, subject, payload, created_at, position, sequenced)
+         SELECT 1, 'x', 'x', '{}', NOW(6), seq, seq % 500 <> 0 FROM seq_1_to_HISTORY",
+        "ANALYZE TABLE exchange_outbox, network_request, feed_event",
+    ] {
+        let fill = fill.replace("HISTORY", &HISTORY.to_string());
+        sqlx::raw_sql(AssertSqlSafe(fill)).execute(&pool).await.unwrap();
+    }
+    let due = plan(&pool, sagas::DUE, &[Now, Number(1), Number(32)]).await;
+    let overdue = [Now, Number(100), Now, Number(100), Number(100)];
+    let overdue = plan(&pool, requests::OVERDUE, &overdue).await;
+    let unsequenced = plan(&pool, feed::UNSEQUENCED, &[Number(500)]).await;
+    for (found, key) in [
+        (due, "outbox_due"),
+        (overdue, "request_deadline"),
+        (unsequenced, "feed_unsequenced"),
+    ] {
+        assert!(!found.is_empty());
+        for (table, used, rows) in found {
+            assert_eq!(used.as_deref(), Some(key), "{table}");
+            assert!(
+                rows < i64::from(HISTORY) / 10,
+                "{table}: {rows} rows are read"
+            );
+        }
+    }
+}
