@@ -8,6 +8,7 @@ mod access;
 mod api;
 mod books;
 mod cli;
+mod feed;
 mod harness;
 mod ids;
 mod ledger;
