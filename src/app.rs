@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use sqlx::ConnectOptions as _;
-use sqlx::mysql::{MySqlConnectOptions, MySqlPoolOptions};
+use sqlx::mysql::MySqlConnectOptions;
 
 use crate::config::Config;
 use crate::runtime::{Clock, Entropy};
@@ -16,6 +15,7 @@ use crate::services::uploads::UploadService;
 use crate::stores::StoreError;
 use crate::stores::ledger::{Ledger, LedgerConfig, LedgerError};
 use crate::stores::master::currencies::CurrencyRegistry;
+use crate::stores::pool::{Pool, PoolBounds};
 use crate::stores::router::{PoolLimits, Router, ServerUrl};
 
 /// The services of one process.
@@ -34,7 +34,7 @@ pub struct App {
 /// The databases of one process: enough for work that moves no money.
 #[derive(Clone)]
 pub struct Stores {
-    pub master: sqlx::MySqlPool,
+    pub master: Pool,
     pub router: Arc<Router>,
 }
 
@@ -52,9 +52,10 @@ impl Stores {
         });
         let limits = PoolLimits {
             max_pools: config.pools.max_pools,
-            connections_per_pool: config.pools.per_pool_connections,
-            acquire_timeout: config.pools.acquire_timeout_ms.duration(),
-            ..PoolLimits::default()
+            bounds: PoolBounds {
+                max_connections: config.pools.per_pool_connections as usize,
+                ..pool_bounds(config)
+            },
         };
         let router = Arc::new(Router::new(master.clone(), servers.collect(), limits));
         Ok(Self { master, router })
@@ -150,18 +151,27 @@ pub fn ledger_config(config: &Config) -> LedgerConfig {
     }
 }
 
-fn master_pool(config: &Config) -> Result<sqlx::MySqlPool, StoreError> {
+fn master_pool(config: &Config) -> Result<Pool, StoreError> {
     let options: MySqlConnectOptions = config
         .master
         .url
         .expose()
         .parse()
         .map_err(|error| StoreError::from_sqlx("master", error))?;
-    Ok(MySqlPoolOptions::new()
-        .max_connections(config.master.max_connections)
-        .acquire_timeout(config.pools.acquire_timeout_ms.duration())
-        .test_before_acquire(false)
-        .connect_lazy_with(options.disable_statement_logging()))
+    let bounds = PoolBounds {
+        max_connections: config.master.max_connections as usize,
+        ..pool_bounds(config)
+    };
+    Ok(Pool::new(options, bounds))
+}
+
+fn pool_bounds(config: &Config) -> PoolBounds {
+    PoolBounds {
+        acquire_timeout: config.pools.acquire_timeout_ms.duration(),
+        statement_timeout: config.pools.statement_timeout_ms.duration(),
+        idle_timeout: config.pools.idle_timeout_ms.duration(),
+        ..PoolBounds::default()
+    }
 }
 
 fn saga_limits(config: &Config) -> SagaLimits {

@@ -100,6 +100,16 @@ impl Config {
             pools.acquire_timeout_ms.0,
             50..=60_000,
         )?;
+        within(
+            "pools.statement_timeout_ms",
+            pools.statement_timeout_ms.0,
+            100..=600_000,
+        )?;
+        within(
+            "pools.idle_timeout_ms",
+            pools.idle_timeout_ms.0,
+            1_000..=86_400_000,
+        )?;
 
         database("postgres.url", &self.postgres.url, "postgres", true)?;
         within(

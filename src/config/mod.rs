@@ -124,6 +124,11 @@ pub struct Pools {
     pub per_pool_connections: u32,
     /// Short, so that a dead server fails its own brokers quickly.
     pub acquire_timeout_ms: Millis,
+    /// A statement without an answer for so long, the master's too, means that its server is
+    /// away: well beyond a wait for a lock, which is 3 s.
+    pub statement_timeout_ms: Millis,
+    /// Connections that were idle for so long are closed.
+    pub idle_timeout_ms: Millis,
 }
 
 /// The books of new brokers.
@@ -295,6 +300,8 @@ impl Default for Pools {
             max_pools: 64,
             per_pool_connections: 8,
             acquire_timeout_ms: Millis(2_000),
+            statement_timeout_ms: Millis(10_000),
+            idle_timeout_ms: Millis(300_000),
         }
     }
 }

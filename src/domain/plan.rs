@@ -198,6 +198,22 @@ impl Plan {
         })
     }
 
+    /// The debt that begins with this saga, as an obligation that rides in its recording.
+    #[must_use]
+    pub fn opens(&self) -> Option<&Debt> {
+        self.steps.iter().find_map(|step| match &step.action {
+            Action::OpenObligation(debt) => Some(debt),
+            Action::Claim
+            | Action::Hold(_)
+            | Action::Book { .. }
+            | Action::Reserve { .. }
+            | Action::Release { .. }
+            | Action::Post(_)
+            | Action::Decide
+            | Action::Finish => None,
+        })
+    }
+
     /// The first step that has a side effect of its own: where the saga's lease begins.
     #[must_use]
     pub fn first_step(&self) -> u16 {

@@ -245,7 +245,7 @@ impl BooksService {
     async fn read<T>(
         &self,
         broker: BrokerId,
-        read: impl for<'a> Fn(&'a mut BookRead<'_>) -> BoxFuture<'a, Result<T, StoreError>>,
+        read: impl for<'a> Fn(&'a mut BookRead) -> BoxFuture<'a, Result<T, StoreError>>,
     ) -> Result<T, BooksError> {
         let mut tried = 0;
         loop {

@@ -1,12 +1,15 @@
 //! Work that is cheaper together: jobs for one key queue up while the group before them is under
-//! way, and go as one group after it. A lone job goes at once.
+//! way, and go as one group after it. A lone job goes at once. Where jobs have nothing to do with
+//! each other, a group that takes long (a row of its is locked by a process that stands still)
+//! need not hold up the next: see [`Lanes::passing`].
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::Hash;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use futures::future::BoxFuture;
-use tokio::sync::oneshot;
+use tokio::sync::{Semaphore, oneshot};
 
 /// Does a group: one outcome for each job, in order.
 pub type GroupWork<K, J, O> = dyn Fn(K, Vec<J>) -> BoxFuture<'static, Vec<O>> + Send + Sync;
@@ -18,6 +21,15 @@ pub struct Lanes<K, J, O> {
     queues: Arc<Mutex<HashMap<K, Queue<J, O>>>>,
     work: Arc<GroupWork<K, J, O>>,
     group_max: usize,
+    passing: Option<Passing>,
+}
+
+/// When a group may be passed by the next one.
+#[derive(Clone)]
+struct Passing {
+    after: Duration,
+    /// Groups under way at once, over all lanes.
+    groups: Arc<Semaphore>,
 }
 
 /// The group that a job was in ended without an outcome for it (a panic).
@@ -37,7 +49,19 @@ where
             queues: Arc::default(),
             work,
             group_max: group_max.max(1),
+            passing: None,
         }
+    }
+
+    /// Lets the next group begin beside one that has not ended after a while, as long as no more
+    /// than `at_once` are under way.
+    #[must_use]
+    pub fn passing(mut self, after: Duration, at_once: usize) -> Self {
+        self.passing = Some(Passing {
+            after,
+            groups: Arc::new(Semaphore::new(at_once.max(1))),
+        });
+        self
     }
 
     /// Gives a job to its lane and waits for its outcome. The job is done even when the caller
@@ -65,6 +89,7 @@ where
                 },
                 Arc::clone(&self.work),
                 self.group_max,
+                self.passing.clone(),
             ));
         }
         receiver.await.map_err(|_| Dropped)
@@ -104,17 +129,37 @@ impl<K: Eq + Hash, J, O> Lane<K, J, O> {
     }
 }
 
-async fn drain<K, J, O>(mut lane: Lane<K, J, O>, work: Arc<GroupWork<K, J, O>>, group_max: usize)
-where
+async fn drain<K, J, O>(
+    mut lane: Lane<K, J, O>,
+    work: Arc<GroupWork<K, J, O>>,
+    group_max: usize,
+    passing: Option<Passing>,
+) where
     K: Clone + Eq + Hash,
+    J: Send + 'static,
+    O: Send + 'static,
 {
     while let Some(group) = lane.next(group_max) {
         let (jobs, senders): (Vec<J>, Vec<_>) = group.into_iter().unzip();
-        let outcomes = work(lane.key.clone(), jobs).await;
-        for (sender, outcome) in senders.into_iter().zip(outcomes) {
-            // Whoever asked may have gone; the work is done all the same.
-            drop(sender.send(outcome));
-        }
+        let outcomes = work(lane.key.clone(), jobs);
+        let done = async move {
+            for (sender, outcome) in senders.into_iter().zip(outcomes.await) {
+                // Whoever asked may have gone; the work is done all the same.
+                drop(sender.send(outcome));
+            }
+        };
+        let Some(Passing { after, groups }) = &passing else {
+            done.await;
+            continue;
+        };
+        // Never closed; without a permit the group would only go unbounded.
+        let permit = Arc::clone(groups).acquire_owned().await.ok();
+        let group = tokio::spawn(async move {
+            done.await;
+            drop(permit);
+        });
+        // Passed, ended or panicked (its senders are gone then): the next one begins.
+        drop(tokio::time::timeout(*after, group).await);
     }
 }
 
@@ -161,6 +206,40 @@ mod tests {
             .collect();
         assert_eq!(sizes, [4, 4, 4, 4, 1]);
         assert!(lock(&lanes.queues).is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_group_that_stands_still_is_passed_where_that_is_allowed() {
+        let stuck = Arc::new(Semaphore::new(0));
+        let gate = Arc::clone(&stuck);
+        let work: Arc<GroupWork<u8, bool, ()>> = Arc::new(move |_, jobs: Vec<bool>| {
+            let gate = Arc::clone(&gate);
+            async move {
+                if jobs[0] {
+                    gate.acquire().await.unwrap().forget();
+                }
+                vec![(); jobs.len()]
+            }
+            .boxed()
+        });
+        let lanes = Arc::new(Lanes::new(1, work).passing(Duration::from_millis(20), 2));
+        let submit = |stands_still| {
+            let lanes = Arc::clone(&lanes);
+            tokio::spawn(async move { lanes.submit(1, stands_still).await.unwrap() })
+        };
+        let (first, second) = (submit(true), submit(false));
+        second.await.unwrap();
+        assert!(!first.is_finished());
+        // As many as may be at once: the next one waits for one of them.
+        let third = submit(true);
+        tokio::time::sleep(Duration::from_millis(60)).await;
+        let fourth = submit(false);
+        tokio::time::sleep(Duration::from_millis(60)).await;
+        assert!(!third.is_finished() && !fourth.is_finished());
+        stuck.add_permits(2);
+        for submitted in [first, third, fourth] {
+            submitted.await.unwrap();
+        }
     }
 
     #[tokio::test]

@@ -18,10 +18,10 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use serde_json::Value;
-use sqlx::MySqlPool;
 use uuid::Uuid;
 
-use super::saga::{SagaEngine, Systems};
+use super::lanes::Lanes;
+use super::saga::{SagaEngine, Systems, Waited};
 use crate::domain::account::{AccountRef, OwnerKind};
 use crate::domain::ids::{AccountId, BrokerId, RequestId};
 use crate::domain::money::{Amount, Currency};
@@ -34,6 +34,7 @@ use crate::stores::master::currencies::CurrencyRegistry;
 use crate::stores::master::requests;
 use crate::stores::master::standing::{self, Standing};
 use crate::stores::master::uploads;
+use crate::stores::pool::Pool;
 
 /// Who asks: a broker, by the subject of its token.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,6 +74,7 @@ struct Inner {
     currencies: Arc<CurrencyRegistry>,
     engine: SagaEngine,
     rules: NetworkRules,
+    recordings: Lanes<(), persist::Recording, persist::Recorded>,
 }
 
 impl NetworkService {
@@ -84,6 +86,7 @@ impl NetworkService {
         rules: NetworkRules,
     ) -> Self {
         Self(Arc::new(Inner {
+            recordings: persist::lanes(&systems, &engine),
             systems,
             currencies,
             engine,
@@ -112,7 +115,7 @@ impl NetworkService {
             Some(id) => Some(self.own_account(actor.broker, id).await?),
             None => self.client_account(actor.broker, &request).await?,
         };
-        self.transition(actor, id, move |request, saga_id, now| {
+        self.transition(actor, request, move |request, saga_id, now| {
             let acceptance = Acceptance {
                 by: actor.broker,
                 account: account.clone(),
@@ -131,7 +134,8 @@ impl NetworkService {
         id: RequestId,
         reason: Option<String>,
     ) -> Result<Answer, NetworkError> {
-        self.transition(actor, id, |request, _, now| {
+        let request = self.load(id).await?;
+        self.transition(actor, request, |request, _, now| {
             request.reject(actor.broker, reason.as_deref(), now)
         })
         .await
@@ -146,7 +150,8 @@ impl NetworkService {
         actor: &Actor,
         id: RequestId,
     ) -> Result<Answer, NetworkError> {
-        self.transition(actor, id, |request, saga_id, now| {
+        let request = self.load(id).await?;
+        self.transition(actor, request, |request, saga_id, now| {
             request.cancel(actor.broker, saga_id, now)
         })
         .await
@@ -161,7 +166,8 @@ impl NetworkService {
         actor: &Actor,
         id: RequestId,
     ) -> Result<Answer, NetworkError> {
-        self.transition(actor, id, |request, _, now| {
+        let request = self.load(id).await?;
+        self.transition(actor, request, |request, _, now| {
             request.resend(actor.broker, now)
         })
         .await
@@ -180,12 +186,11 @@ impl NetworkService {
         proof::check(&proofs).map_err(|error| FieldError::new("proof", error))?;
         let proofs = self.with_hashes(actor, proofs).await?;
         let within = chrono::Duration::from_std(self.0.rules.confirm_within).unwrap_or_default();
-        let answer = self
-            .transition(actor, id, |request, _, now| {
-                request.mark_sent(actor.broker, &proofs, within, now)
-            })
-            .await?;
-        Ok(answer)
+        let request = self.load(id).await?;
+        self.transition(actor, request, |request, _, now| {
+            request.mark_sent(actor.broker, &proofs, within, now)
+        })
+        .await
     }
 
     async fn with_hashes(
@@ -232,10 +237,10 @@ impl NetworkService {
             .map(|text| Amount::parse(text, &currency))
             .transpose()
             .map_err(|error| FieldError::new("received_amount", error))?;
-        self.transition(actor, id, |request, saga_id, now| {
+        let decide = |request: &Request, saga_id, now| {
             request.confirm(actor.broker, received, saga_id, &currency, now)
-        })
-        .await
+        };
+        self.transition(actor, request, decide).await
     }
 
     /// # Errors
@@ -246,7 +251,8 @@ impl NetworkService {
         id: RequestId,
         claim: &str,
     ) -> Result<Answer, NetworkError> {
-        self.transition(actor, id, |request, _, now| {
+        let request = self.load(id).await?;
+        self.transition(actor, request, |request, _, now| {
             request.dispute(actor.broker, claim, now)
         })
         .await
@@ -265,8 +271,9 @@ impl NetworkService {
         };
         let mut expired = 0;
         for id in overdue {
+            let request = self.load(id).await?;
             let moved = self
-                .transition(&worker, id, |request, saga_id, now| {
+                .transition(&worker, request, |request, saga_id, now| {
                     request.expire(saga_id, now)
                 })
                 .await;
@@ -279,42 +286,56 @@ impl NetworkService {
         Ok(expired)
     }
 
+    /// Decides on the request as it was loaded, and again on what others made of it meanwhile.
     async fn transition(
         &self,
         actor: &Actor,
-        id: RequestId,
+        mut request: Request,
         decide: impl Fn(&Request, Uuid, DateTime<Utc>) -> Result<Decision, Refusal>,
     ) -> Result<Answer, NetworkError> {
         for _ in 0..RACES {
-            let request = self.load(id).await?;
+            let id = request.id;
             let now = self.0.systems.clock.now();
             let saga_id = self.0.systems.entropy.uuid(now);
-            match decide(&request, saga_id, now)? {
-                Decision::Already => return self.settled(request.saga_id, id).await,
-                Decision::Apply(change) => {
-                    let owner = request.saga_id;
-                    let saga = change.plan.as_ref().map(|plan| (plan.saga_id, plan.kind));
-                    if !self.persist(actor, *change, owner, now).await? {
-                        continue;
-                    }
-                    let waits = saga.filter(|(_, kind)| *kind != SagaKind::Release);
-                    return self.settled(waits.map(|(id, _)| id), id).await;
+            let (recorded, saga_id) = match decide(&request, saga_id, now)? {
+                Decision::Already => {
+                    let saga_id = request.saga_id;
+                    (request, saga_id)
                 }
-            }
+                Decision::Apply(change) => {
+                    let saga = change.plan.as_ref().map(|plan| (plan.saga_id, plan.kind));
+                    let owner = request.saga_id;
+                    let Some(recorded) = self.persist(actor, *change, owner, now).await? else {
+                        request = self.load(id).await?;
+                        continue;
+                    };
+                    let waits = saga.filter(|(_, kind)| *kind != SagaKind::Release);
+                    (recorded, waits.map(|(saga_id, _)| saga_id))
+                }
+            };
+            return match saga_id {
+                Some(saga_id) => self.settled(saga_id, id).await,
+                None => Ok(Answer {
+                    request: recorded,
+                    running: None,
+                }),
+            };
         }
         Err(NetworkError::Contended)
     }
 
     /// The request once the saga that owns it has ended, or as it is when the bound is over.
-    async fn settled(&self, saga_id: Option<Uuid>, id: RequestId) -> Result<Answer, NetworkError> {
-        let Some(saga_id) = saga_id else {
-            let request = self.load(id).await?;
-            return Ok(Answer {
-                request,
-                running: None,
-            });
+    async fn settled(&self, saga_id: Uuid, id: RequestId) -> Result<Answer, NetworkError> {
+        let ended = match self.0.engine.wait(saga_id, self.0.rules.wait).await? {
+            Waited::Forward(request) => {
+                return Ok(Answer {
+                    request: *request,
+                    running: None,
+                });
+            }
+            Waited::Ended => true,
+            Waited::Running => false,
         };
-        let ended = self.0.engine.wait(saga_id, self.0.rules.wait).await?;
         let request = self.load(id).await?;
         if !ended || request.saga_id == Some(saga_id) {
             return Ok(Answer {
@@ -428,7 +449,7 @@ impl NetworkService {
             })
     }
 
-    fn master(&self) -> &MySqlPool {
+    fn master(&self) -> &Pool {
         &self.0.systems.master
     }
 }

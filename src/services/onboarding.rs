@@ -1,7 +1,6 @@
 //! A new broker with the first of its people, so that somebody can log in for it.
 
 use chrono::{DateTime, Utc};
-use sqlx::MySqlPool;
 
 use super::provisioning::{Provisioning, ProvisioningError};
 use super::team::{Member, NewUser, TeamError, TeamService};
@@ -12,6 +11,7 @@ use crate::domain::ids::BrokerId;
 use crate::stores::StoreError;
 use crate::stores::master::brokers;
 use crate::stores::master::idempotency::Intention;
+use crate::stores::pool::Pool;
 
 /// A broker that is to be.
 #[derive(Clone, Debug)]
@@ -43,7 +43,7 @@ pub enum OnboardingError {
 /// # Errors
 /// See [`OnboardingError`].
 pub async fn create_broker(
-    master: &MySqlPool,
+    master: &Pool,
     provisioning: &Provisioning,
     team: &TeamService,
     new: NewMemberBroker,

@@ -11,7 +11,6 @@
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
-use sqlx::MySqlPool;
 
 use crate::config::SecretUrl;
 use crate::domain::broker::{self, Broker, BrokerMode, BrokerPlan, BrokerState, Placement};
@@ -22,6 +21,7 @@ use crate::stores::master::brokers::{self, NewBroker};
 use crate::stores::master::idempotency::{self, Intention, Known};
 use crate::stores::master::{self, placement};
 use crate::stores::migrate::{Kind, MigrationError, migrate};
+use crate::stores::pool::Pool;
 use crate::stores::router::{DatabaseKey, Router};
 
 /// Why a place could not be made or found.
@@ -66,7 +66,7 @@ pub enum ProvisioningError {
 /// Makes places for books and books in them. Clones share everything.
 #[derive(Clone)]
 pub struct Provisioning {
-    master: MySqlPool,
+    master: Pool,
     router: Arc<Router>,
     database_prefix: Arc<str>,
 }
@@ -74,7 +74,7 @@ pub struct Provisioning {
 impl Provisioning {
     /// `database_prefix` begins the names of FULL brokers' databases.
     #[must_use]
-    pub fn new(master: MySqlPool, router: Arc<Router>, database_prefix: &str) -> Self {
+    pub fn new(master: Pool, router: Arc<Router>, database_prefix: &str) -> Self {
         Self {
             master,
             router,

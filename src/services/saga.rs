@@ -30,12 +30,12 @@ mod waiting;
 
 pub use explain::{Explanation, StepView};
 pub use fault::Fault;
+pub use waiting::Waited;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use sqlx::MySqlPool;
 use tokio_util::task::TaskTracker;
 use tracing::Instrument;
 use uuid::Uuid;
@@ -49,6 +49,7 @@ use crate::runtime::{Clock, Entropy};
 use crate::stores::StoreError;
 use crate::stores::ledger::Ledger;
 use crate::stores::master::sagas::{self, Lease};
+use crate::stores::pool::Pool;
 use crate::stores::router::Router;
 
 /// Bounds of the engine.
@@ -82,7 +83,7 @@ impl Default for SagaLimits {
 /// What the engine works with.
 #[derive(Clone)]
 pub struct Systems {
-    pub master: MySqlPool,
+    pub master: Pool,
     pub router: Arc<Router>,
     pub ledger: Ledger,
     pub clock: Clock,
@@ -166,8 +167,7 @@ impl SagaEngine {
         let trying = self.0.waiting.begin(run.plan.saga_id);
         let engine = self.clone();
         self.0.tasks.spawn(async move {
-            engine.run(run).await;
-            drop(trying);
+            engine.run(run, trying).await;
         });
     }
 
@@ -177,23 +177,21 @@ impl SagaEngine {
         let trying = self.0.waiting.begin(saga_id);
         self.0.tasks.spawn(async move {
             match engine.load(saga_id, lease).await {
-                Ok(Some(run)) => engine.run(run).await,
+                Ok(Some(run)) => engine.run(run, trying).await,
                 Ok(None) => {}
                 // Its lease runs out, and somebody takes it up again.
                 Err(error) => {
                     tracing::warn!(saga = %saga_id, %error, "a saga could not be loaded");
                 }
             }
-            drop(trying);
         })
     }
 
-    /// Waits until a saga has ended, here or in another process, at most `bound`. Gives whether
-    /// it has.
+    /// Waits until a saga has ended, here or in another process, at most `bound`.
     ///
     /// # Errors
     /// The master's.
-    pub async fn wait(&self, saga_id: Uuid, bound: Duration) -> Result<bool, StoreError> {
+    pub async fn wait(&self, saga_id: Uuid, bound: Duration) -> Result<Waited, StoreError> {
         self.0
             .waiting
             .wait(&self.0.systems.master, saga_id, bound)
@@ -261,12 +259,17 @@ impl SagaEngine {
         }))
     }
 
-    async fn run(&self, run: Run) {
+    async fn run(&self, run: Run, trying: waiting::Trying) {
         let saga_id = run.plan.saga_id;
         let span = tracing::info_span!("saga", saga = %saga_id, kind = %run.plan.kind, subject = %run.plan.subject);
         async {
             match self.drive(&run).await {
-                Ok(status) => self.ended(&run, status),
+                Ok(end) => {
+                    self.ended(&run, end.status);
+                    if let (SagaStatus::Completed, Some(request)) = (end.status, end.request) {
+                        trying.forward(request);
+                    }
+                }
                 Err(fault) => self.failed(&run, &fault).await,
             }
         }

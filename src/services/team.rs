@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 
 use chrono::{DateTime, Utc};
 use secrecy::SecretString;
-use sqlx::MySqlPool;
 
 use super::auth::password::{HashError, Passwords};
 use super::auth::{hash_of, secret};
@@ -17,6 +16,7 @@ use crate::stores::master::access::refresh::{self, RevokedBy};
 use crate::stores::master::access::{After, LoginState, api_client, user};
 use crate::stores::master::idempotency::{self, Intention, Known};
 use crate::stores::master::{self, MasterTx};
+use crate::stores::pool::Pool;
 
 /// Shortest password, in characters; NIST SP 800-63B asks for length and for nothing else.
 pub const PASSWORD_MIN: usize = 12;
@@ -114,14 +114,14 @@ impl From<HashError> for TeamError {
 /// nobody reaches into another's. Cheap to clone.
 #[derive(Clone)]
 pub struct TeamService {
-    pool: MySqlPool,
+    pool: Pool,
     clock: Clock,
     passwords: Passwords,
 }
 
 impl TeamService {
     #[must_use]
-    pub const fn new(pool: MySqlPool, clock: Clock, passwords: Passwords) -> Self {
+    pub const fn new(pool: Pool, clock: Clock, passwords: Passwords) -> Self {
         Self {
             pool,
             clock,

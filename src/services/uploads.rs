@@ -1,7 +1,6 @@
 //! Files that prove something: kept as they came, named by what they are and not by what they
 //! are said to be.
 
-use sqlx::MySqlPool;
 use uuid::Uuid;
 
 use crate::domain::canonical::Hash;
@@ -12,6 +11,7 @@ use crate::stores::StoreError;
 use crate::stores::master::idempotency::{self, Intention, Known};
 use crate::stores::master::uploads::{self, Upload};
 use crate::stores::master::{self};
+use crate::stores::pool::Pool;
 
 /// Where an upload is found; a proof names its file by this and the id.
 pub const PATH: &str = "/v1/uploads/";
@@ -42,13 +42,13 @@ pub enum UploadError {
 /// Uploads. One per process.
 #[derive(Clone)]
 pub struct UploadService {
-    master: MySqlPool,
+    master: Pool,
     clock: Clock,
 }
 
 impl UploadService {
     #[must_use]
-    pub const fn new(master: MySqlPool, clock: Clock) -> Self {
+    pub const fn new(master: Pool, clock: Clock) -> Self {
         Self { master, clock }
     }
 

@@ -22,7 +22,7 @@ pub(crate) use shard::{set_shard_number, shard_number};
 use chrono::{DateTime, Utc};
 
 use super::StoreError;
-use super::router::{BookSql, BookTx, DatabaseKey, Router};
+use super::router::{BookScope, BookSql, BookTx, DatabaseKey, Router};
 use crate::domain::chain::genesis;
 use crate::domain::ids::BrokerId;
 
@@ -40,18 +40,18 @@ pub async fn create(
 ) -> Result<(), StoreError> {
     let pool = router.database(database)?;
     let failed = |error| StoreError::from_sqlx(&database.server, error);
-    let mut tx = pool.begin().await.map_err(failed)?;
+    let mut tx = super::master::begin(&pool).await?;
     sqlx::query("INSERT IGNORE INTO chain_head (broker_id, seq, tx_hash) VALUES (?, 0, ?)")
         .bind(broker)
         .bind(genesis(broker).0.to_vec())
-        .execute(&mut *tx)
+        .execute(&mut tx)
         .await
         .map_err(failed)?;
     sqlx::query("INSERT IGNORE INTO book_fence (broker_id, state, epoch, created_at) VALUES (?, 'open', ?, ?)")
         .bind(broker)
         .bind(epoch)
         .bind(now)
-        .execute(&mut *tx)
+        .execute(&mut tx)
         .await
         .map_err(failed)?;
     tx.commit().await.map_err(failed)
@@ -61,11 +61,10 @@ const HEAD_FOR_UPDATE: BookSql = BookSql::new(
     "SELECT seq, tx_hash, feed_position FROM chain_head WHERE broker_id = ? FOR UPDATE",
 );
 
-/// The chain's head, locked: nobody else writes in the book until the transaction ends.
-async fn lock_head(tx: &mut BookTx<'_>) -> Result<rows::HeadRow, StoreError> {
-    let query = tx.sql(HEAD_FOR_UPDATE);
-    let broker = tx.broker();
-    tx.fetch_optional(query)
-        .await?
-        .ok_or(StoreError::NoBook { broker })
+/// Begins a write with the chain's head locked: nobody else writes in the book until the
+/// transaction ends.
+async fn begin(scope: &BookScope) -> Result<(BookTx, rows::HeadRow), StoreError> {
+    let (tx, head) = scope.begin(HEAD_FOR_UPDATE).await?;
+    let broker = scope.broker();
+    Ok((tx, head.ok_or(StoreError::NoBook { broker })?))
 }

@@ -14,24 +14,29 @@ pub mod sagas;
 pub mod standing;
 pub mod uploads;
 
-use sqlx::{MySql, MySqlPool, Transaction};
+use sqlx::SqlSafeStr;
 
 use super::StoreError;
+use super::pool::{Connection, Pool};
 
-/// A transaction on the master.
-pub type MasterTx = Transaction<'static, MySql>;
+/// A transaction on the master. Dropped without [`commit`] or a rollback, it closes its
+/// connection, and the server rolls it back.
+pub type MasterTx = Connection;
 
 /// Begins a transaction. Run it in a task of its own where the caller may be dropped.
 ///
 /// # Errors
 /// The master being away.
-pub async fn begin(master: &MySqlPool) -> Result<MasterTx, StoreError> {
-    master.begin().await.map_err(failed)
+pub async fn begin(master: &Pool) -> Result<MasterTx, StoreError> {
+    let mut tx = master.acquire().await.map_err(failed)?;
+    let begin = "START TRANSACTION".into_sql_str();
+    tx.begin(begin).await.map_err(failed)?;
+    Ok(tx)
 }
 
 /// # Errors
 /// The master's: whether it took effect is unknown where the connection broke.
-pub async fn commit(tx: MasterTx) -> Result<(), StoreError> {
+pub async fn commit(mut tx: MasterTx) -> Result<(), StoreError> {
     tx.commit().await.map_err(failed)
 }
 

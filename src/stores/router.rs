@@ -15,11 +15,10 @@ pub use statement::{BookQuery, BookSql};
 use std::collections::HashMap;
 use std::sync::{PoisonError, RwLock};
 
-use sqlx::MySqlPool;
-
 use super::StoreError;
 use super::error::corrupt;
 use crate::domain::ids::BrokerId;
+use crate::stores::pool::Pool;
 
 /// Where one broker's book is, as the master says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,7 +31,7 @@ pub struct Route {
 
 /// Maps brokers to books and hands out scopes. One per process.
 pub struct Router {
-    master: MySqlPool,
+    master: Pool,
     pools: pools::Pools,
     routes: RwLock<HashMap<BrokerId, Route>>,
     most_routes: usize,
@@ -53,7 +52,7 @@ const MOST_ROUTES: usize = 100_000;
 
 impl Router {
     #[must_use]
-    pub fn new(master: MySqlPool, servers: Vec<ServerUrl>, limits: PoolLimits) -> Self {
+    pub fn new(master: Pool, servers: Vec<ServerUrl>, limits: PoolLimits) -> Self {
         Self {
             master,
             pools: pools::Pools::new(servers, limits),
@@ -92,7 +91,7 @@ impl Router {
 
     /// A pool of any database of the registry: for provisioning and migrations, which work on
     /// whole databases and not on a book.
-    pub(crate) fn database(&self, key: &DatabaseKey) -> Result<MySqlPool, StoreError> {
+    pub(crate) fn database(&self, key: &DatabaseKey) -> Result<Pool, StoreError> {
         Ok(self.pools.get(key)?.pool)
     }
 

@@ -7,13 +7,22 @@ pub(super) fn placeholders(count: usize) -> String {
     text
 }
 
-/// Splits `count` rows into powers of two, largest first, so that a server sees few different
-/// statements whatever the size of a batch, and each stays prepared.
+/// Rows that go in one statement whatever their number.
+const FEW: usize = 8;
+
+/// Splits `count` rows into powers of two, largest first, and a few that are left, so that a
+/// server sees few different statements whatever the size of a batch, and each stays prepared.
 pub(super) fn chunks(count: usize) -> impl Iterator<Item = usize> {
-    (0..usize::BITS)
-        .rev()
-        .map(|bit| 1 << bit)
-        .filter(move |size| count & size != 0)
+    let mut left = count;
+    std::iter::from_fn(move || {
+        let size = match left {
+            0 => return None,
+            1..=FEW => left,
+            _ => 1 << left.ilog2(),
+        };
+        left -= size;
+        Some(size)
+    })
 }
 
 /// The next power of two: an `IN` list padded to it (with a repeated value) stays prepared.
@@ -28,7 +37,8 @@ mod tests {
     #[test]
     fn texts() {
         assert_eq!(placeholders(3), "?, ?, ?");
-        assert_eq!(chunks(13).collect::<Vec<_>>(), [8, 4, 1]);
+        assert_eq!(chunks(13).collect::<Vec<_>>(), [8, 5]);
+        assert_eq!(chunks(100).collect::<Vec<_>>(), [64, 32, 4]);
         assert_eq!(chunks(0).count(), 0);
         assert_eq!(padded(5), 8);
     }

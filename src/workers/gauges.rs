@@ -40,7 +40,9 @@ impl Gauges {
 
     fn measure_pools(&mut self, app: &App) {
         let master = &app.systems.master;
-        show("master", "master", master.size(), master.num_idle());
+        master.sweep();
+        let (open, idle) = master.in_use();
+        show("master", "master", open, idle);
         let mut gone = self.pools.clone();
         for pool in app.systems.router.pool_use() {
             let key = (pool.database.server, pool.database.database);
@@ -54,16 +56,15 @@ impl Gauges {
     }
 }
 
-fn show(server: &str, database: &str, open: u32, idle: usize) {
-    let idle = u32::try_from(idle).unwrap_or(u32::MAX).min(open);
-    for (state, count) in [("idle", idle), ("busy", open - idle)] {
+fn show(server: &str, database: &str, open: usize, idle: usize) {
+    for (state, count) in [("idle", idle), ("busy", open.saturating_sub(idle))] {
         metrics::gauge!(
             "settlenet_pool_connections",
             "server" => server.to_owned(),
             "database" => database.to_owned(),
             "state" => state
         )
-        .set(f64::from(count));
+        .set(float(count as u64));
     }
 }
 

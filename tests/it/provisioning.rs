@@ -7,6 +7,7 @@ use settlenet::services::provisioning::{Provisioning, ProvisioningError};
 use settlenet::stores::master::idempotency::Intention;
 use settlenet::stores::master::{brokers, placement};
 use settlenet::stores::migrate::{self, Kind};
+use settlenet::stores::pool::{Pool, PoolBounds};
 use settlenet::stores::router::{PoolLimits, Router, ServerUrl};
 use sqlx::MySqlPool;
 
@@ -15,7 +16,7 @@ use crate::harness::{Databases, World, start};
 /// A migrated master with both servers registered, and nothing else.
 struct Bare {
     databases: Databases,
-    master: MySqlPool,
+    master: Pool,
     router: Arc<Router>,
     provisioning: Provisioning,
 }
@@ -25,7 +26,7 @@ impl Bare {
         let databases = Databases::new().await;
         let url = databases.master_url();
         migrate::migrate(url, Kind::Master).await.unwrap();
-        let master = MySqlPool::connect(url.expose()).await.unwrap();
+        let master = Pool::new(url.expose().parse().unwrap(), PoolBounds::default());
         let servers = databases.config().servers.into_iter();
         let servers = servers.map(|(name, server)| ServerUrl {
             name,

@@ -9,7 +9,8 @@ use settlenet::domain::request::{RequestKind, RequestStatus};
 use settlenet::services::books::{BooksService, EntryInput, NewAccount, OwnEntryKind};
 use settlenet::services::network::{CommissionInput, CreateRequest};
 use settlenet::services::reconcile::{Reconcile, Report};
-use sqlx::{AssertSqlSafe, MySqlPool};
+use settlenet::stores::pool::{Pool, PoolBounds};
+use sqlx::AssertSqlSafe;
 
 use crate::harness::{World, start};
 
@@ -137,12 +138,12 @@ async fn busy_world() -> World {
     world
 }
 
-async fn pool(world: &World, server: &str, database: &str) -> MySqlPool {
+async fn pool(world: &World, server: &str, database: &str) -> Pool {
     let url = world.databases.url(server, database);
-    MySqlPool::connect(url.expose()).await.unwrap()
+    Pool::new(url.expose().parse().unwrap(), PoolBounds::default())
 }
 
-async fn run(pool: &MySqlPool, sql: String) {
+async fn run(pool: &Pool, sql: String) {
     let done = sqlx::query(AssertSqlSafe(sql.clone()))
         .execute(pool)
         .await

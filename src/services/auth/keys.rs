@@ -20,11 +20,11 @@ use ed25519_dalek::pkcs8::{DecodePrivateKey, EncodePrivateKey, KeypairBytes};
 use jsonwebtoken::{DecodingKey, EncodingKey};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
-use sqlx::MySqlPool;
 
 use super::secret::random_bytes;
 use crate::stores::StoreError;
 use crate::stores::master::access::signing_key;
+use crate::stores::pool::Pool;
 
 /// What is wrong with the key files.
 #[derive(Debug, thiserror::Error)]
@@ -85,7 +85,7 @@ struct Ring {
 
 /// The keys that this process signs with and verifies by.
 pub struct Keys {
-    pool: MySqlPool,
+    pool: Pool,
     private: Vec<PrivateKey>,
     ring: RwLock<Arc<Ring>>,
     /// When an unknown key last made us look.
@@ -101,7 +101,7 @@ impl Keys {
     /// # Errors
     /// No usable key file, or no database.
     pub async fn open(
-        pool: MySqlPool,
+        pool: Pool,
         files: &Path,
         lead: Duration,
         now: DateTime<Utc>,

@@ -16,7 +16,6 @@ use std::sync::Arc;
 use chrono::{DateTime, Duration, Utc};
 use jsonwebtoken::{Algorithm, Header, encode};
 use secrecy::{ExposeSecret, SecretString};
-use sqlx::MySqlPool;
 use uuid::Uuid;
 
 pub use config::{ACCESS_TTL_MAX, AuthConfig, OutsideConfig};
@@ -35,6 +34,7 @@ use crate::stores::StoreError;
 use crate::stores::master;
 use crate::stores::master::access::refresh::{self, Family, RevokedBy};
 use crate::stores::master::access::{LoginState, api_client, user};
+use crate::stores::pool::Pool;
 
 /// Why the service can't start.
 #[derive(Debug, thiserror::Error)]
@@ -76,7 +76,7 @@ pub struct AuthService(Arc<Inner>);
 
 struct Inner {
     config: AuthConfig,
-    pool: MySqlPool,
+    pool: Pool,
     clock: Clock,
     entropy: Entropy,
     keys: Keys,
@@ -90,7 +90,7 @@ impl AuthService {
     /// No usable signing key, no database.
     pub async fn open(
         config: AuthConfig,
-        pool: MySqlPool,
+        pool: Pool,
         clock: Clock,
         entropy: Entropy,
     ) -> Result<Self, OpenError> {
@@ -326,7 +326,7 @@ impl AuthService {
 impl Inner {
     async fn issue_refresh(
         &self,
-        conn: &mut sqlx::MySqlConnection,
+        conn: &mut crate::stores::master::MasterTx,
         family: &Family,
         now: DateTime<Utc>,
     ) -> Result<SecretString, AuthError> {

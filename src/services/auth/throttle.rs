@@ -1,7 +1,6 @@
 use std::net::IpAddr;
 
 use chrono::{DateTime, Utc};
-use sqlx::MySqlPool;
 
 use super::config::AuthConfig;
 use super::error::AuthError;
@@ -10,16 +9,17 @@ use crate::domain::throttle::{ThrottlePolicy, charge};
 use crate::stores::StoreError;
 use crate::stores::master;
 use crate::stores::master::access::throttle as store;
+use crate::stores::pool::Pool;
 
 /// Log-in attempts, counted in the master for all processes together.
 pub(super) struct Throttle {
-    pool: MySqlPool,
+    pool: Pool,
     login: ThrottlePolicy,
     address: ThrottlePolicy,
 }
 
 impl Throttle {
-    pub(super) fn new(pool: MySqlPool, config: &AuthConfig) -> Self {
+    pub(super) fn new(pool: Pool, config: &AuthConfig) -> Self {
         Self {
             pool,
             login: config.login_policy(),

@@ -43,7 +43,7 @@ impl BooksService {
 
 /// Walks the chain of a book from genesis to its head.
 pub(in crate::services) async fn walk(
-    read: &mut BookRead<'_>,
+    read: &mut BookRead,
     known: Option<Head>,
     progress: &(dyn Fn(u64, u64) + Sync),
 ) -> Result<Walked, StoreError> {

@@ -1,96 +1,171 @@
 //! One transaction for a decision: the request, its event, the saga with all its steps, what
-//! rides along, and the feeds.
+//! rides along, and the feeds. Decisions that are made at the same time are recorded in one
+//! commit.
+
+use std::sync::Arc;
+use std::time::Duration;
 
 use chrono::{DateTime, Utc};
+use futures::{FutureExt, StreamExt, stream};
 use uuid::Uuid;
 
 use super::{Actor, NetworkError, NetworkService};
-use crate::domain::plan::{Action, Plan};
+use crate::domain::plan::Plan;
 use crate::domain::proof::Proof;
-use crate::domain::request::Change;
+use crate::domain::request::{Change, Request};
 use crate::runtime::failpoint;
 use crate::services::announce;
+use crate::services::lanes::Lanes;
+use crate::services::saga::{SagaEngine, Systems};
 use crate::services::uploads::named_by;
 use crate::stores::StoreError;
 use crate::stores::master::requests::{self, Sealed};
 use crate::stores::master::{self, MasterTx, feed, obligations, sagas, uploads};
 
+/// Decisions in one commit.
+const GROUP: usize = 64;
+/// A group that waits for a row longer than this is passed by the next.
+const PASSED_AFTER: Duration = Duration::from_millis(100);
+/// Groups, and decisions of a group that failed, at once.
+const AT_ONCE: usize = 8;
+
+/// A decision to be recorded.
+pub(super) struct Recording {
+    sealed: Sealed,
+    plan: Option<Plan>,
+    /// The saga that owned the request when it was decided.
+    owner: Option<Uuid>,
+}
+
+/// The request as recorded; nothing where it had changed meanwhile.
+pub(super) type Recorded = Result<Option<Request>, StoreError>;
+
 impl NetworkService {
     /// Persists a change where the request is still as it was when it was decided; starts the
-    /// saga that comes with it. Gives whether it was applied.
+    /// saga that comes with it. Gives the request as it is then, or nothing where others were
+    /// faster. It goes on when the caller hangs up.
     pub(super) async fn persist(
         &self,
         actor: &Actor,
         change: Change,
         owner: Option<Uuid>,
         now: DateTime<Utc>,
-    ) -> Result<bool, NetworkError> {
-        let service = self.clone();
-        let subject = actor.subject.clone();
-        let task = tokio::spawn(async move { service.write(&subject, change, owner, now).await });
-        task.await
-            .map_err(|_| NetworkError::Lost)?
-            .map_err(NetworkError::from)
-    }
-
-    async fn write(
-        &self,
-        subject: &str,
-        change: Change,
-        owner: Option<Uuid>,
-        now: DateTime<Utc>,
-    ) -> Result<bool, StoreError> {
+    ) -> Result<Option<Request>, NetworkError> {
         let plan = change.plan.clone();
         let salt = self.0.systems.entropy.uuid(now);
         let change = Change {
             event: change.event.salted(salt),
             ..change
         };
-        let sealed = requests::seal(change, subject, now);
-        let mut tx = master::begin(self.master()).await?;
-        if !requests::update(&mut tx, &sealed, owner).await? {
-            drop(tx.rollback().await);
-            return Ok(false);
-        }
-        requests::insert_events(&mut tx, &[&sealed.event]).await?;
-        let lease = self.0.engine.lease(now);
-        if let Some(plan) = &plan {
-            ride_along(&mut tx, plan, now).await?;
-            sagas::insert(&mut tx, plan, &lease, self.0.engine.max_retries(), now).await?;
-        }
-        uploads::use_for(&mut tx, &uploads_of(&sealed), sealed.request.id, now).await?;
-        feed::insert(&mut tx, &announce::of_transition(&sealed), now).await?;
-        let kind = plan.as_ref().map_or("none", |plan| plan.kind.as_str());
-        failpoint::at_step(kind, "record", "before");
-        master::commit(tx).await?;
-        failpoint::at_step(kind, "record", "after");
-        if let Some(plan) = plan {
-            let Sealed { request, .. } = sealed;
-            self.0.engine.start(plan, request, lease, now);
-        }
-        Ok(true)
+        let recording = Recording {
+            sealed: requests::seal(change, &actor.subject, now),
+            plan,
+            owner,
+        };
+        let recorded = self.0.recordings.submit((), recording).await;
+        Ok(recorded.map_err(|_| NetworkError::Lost)??)
     }
 }
 
-/// What a plan does in the transaction that records it.
-async fn ride_along(tx: &mut MasterTx, plan: &Plan, now: DateTime<Utc>) -> Result<(), StoreError> {
-    for step in &plan.steps {
-        match &step.action {
-            Action::OpenObligation(debt) => {
-                obligations::insert_pending(tx, plan.saga_id, &plan.subject.to_string(), debt, now)
-                    .await?;
+pub(super) fn lanes(systems: &Systems, engine: &SagaEngine) -> Lanes<(), Recording, Recorded> {
+    let recorder = Recorder {
+        systems: systems.clone(),
+        engine: engine.clone(),
+    };
+    let work = move |(), group: Vec<Recording>| {
+        let recorder = recorder.clone();
+        async move { recorder.record(group).await }.boxed()
+    };
+    Lanes::new(GROUP, Arc::new(work)).passing(PASSED_AFTER, AT_ONCE)
+}
+
+#[derive(Clone)]
+struct Recorder {
+    systems: Systems,
+    engine: SagaEngine,
+}
+
+impl Recorder {
+    /// All in one transaction; where that fails each in its own, so that one which is in the way
+    /// of others fails alone. A commit that was not acknowledged may have happened: the second
+    /// try finds then that the request has changed.
+    async fn record(&self, group: Vec<Recording>) -> Vec<Recorded> {
+        if group.len() > 1 {
+            match self.write(&group).await {
+                Ok(recorded) => return recorded.into_iter().map(Ok).collect(),
+                Err(error) => tracing::debug!(%error, "decisions are recorded one by one"),
             }
-            Action::Claim
-            | Action::Hold(_)
-            | Action::Book { .. }
-            | Action::Reserve { .. }
-            | Action::Release { .. }
-            | Action::Post(_)
-            | Action::Decide
-            | Action::Finish => {}
         }
+        stream::iter(group)
+            .map(|recording| async move {
+                let recorded = self.write(std::slice::from_ref(&recording)).await;
+                recorded.map(|mut one| one.pop().flatten())
+            })
+            .buffered(AT_ONCE)
+            .collect()
+            .await
     }
-    Ok(())
+
+    async fn write(&self, group: &[Recording]) -> Result<Vec<Option<Request>>, StoreError> {
+        let now = self.systems.clock.now();
+        let mut tx = master::begin(&self.systems.master).await?;
+        let applied = update(&mut tx, group).await?;
+        let applies: Vec<&Recording> = chosen(group, &applied).collect();
+        if applies.is_empty() {
+            drop(tx.rollback().await);
+            return Ok(vec![None; group.len()]);
+        }
+        let events: Vec<_> = applies.iter().map(|one| &one.sealed.event).collect();
+        requests::insert_events(&mut tx, &events).await?;
+        let plans: Vec<&Plan> = applies.iter().filter_map(|one| one.plan.as_ref()).collect();
+        obligations::insert_pending(&mut tx, &plans, now).await?;
+        let lease = self.engine.lease(now);
+        sagas::insert(&mut tx, &plans, &lease, self.engine.max_retries(), now).await?;
+        for Recording { sealed, .. } in &applies {
+            uploads::use_for(&mut tx, &uploads_of(sealed), sealed.request.id, now).await?;
+        }
+        let announced = applies.iter().map(|one| &one.sealed);
+        let announced: Vec<_> = announced.flat_map(announce::of_transition).collect();
+        feed::insert(&mut tx, &announced, now).await?;
+        arrive(&applies, "before");
+        master::commit(tx).await?;
+        arrive(&applies, "after");
+        for Recording { sealed, plan, .. } in applies {
+            if let Some(plan) = plan {
+                let (plan, request) = (plan.clone(), sealed.request.clone());
+                self.engine.start(plan, request, lease.clone(), now);
+            }
+        }
+        let recorded = group.iter().zip(applied);
+        Ok(recorded
+            .map(|(one, applied)| applied.then(|| one.sealed.request.clone()))
+            .collect())
+    }
+}
+
+/// Updates the requests in the order of their ids, so that two groups never wait for each other.
+/// Gives which were still as they were when they were decided.
+async fn update(tx: &mut MasterTx, group: &[Recording]) -> Result<Vec<bool>, StoreError> {
+    let mut order: Vec<usize> = (0..group.len()).collect();
+    order.sort_by_key(|index| group[*index].sealed.request.id);
+    let mut applied = vec![false; group.len()];
+    for index in order {
+        let Recording { sealed, owner, .. } = &group[index];
+        applied[index] = requests::update(tx, sealed, *owner).await?;
+    }
+    Ok(applied)
+}
+
+fn chosen<'a>(group: &'a [Recording], applied: &[bool]) -> impl Iterator<Item = &'a Recording> {
+    let pairs = group.iter().zip(applied);
+    pairs.filter(|(_, applied)| **applied).map(|(one, _)| one)
+}
+
+fn arrive(recordings: &[&Recording], when: &str) {
+    for Recording { plan, .. } in recordings {
+        let kind = plan.as_ref().map_or("none", |plan| plan.kind.as_str());
+        failpoint::at_step(kind, "record", when);
+    }
 }
 
 /// The uploads that the proofs of a `sent` name: the other side may read them from now on.

@@ -154,7 +154,7 @@ fn subject(broker: BrokerId) -> String {
 }
 
 /// What is held on each account.
-async fn held(read: &mut BookRead<'_>) -> Result<BTreeMap<AccountId, i128>, StoreError> {
+async fn held(read: &mut BookRead) -> Result<BTreeMap<AccountId, i128>, StoreError> {
     let mut held: BTreeMap<AccountId, i128> = BTreeMap::new();
     for (_, reservation) in book::reservations_held(read).await? {
         *held.entry(reservation.account).or_default() += i128::from(reservation.amount);
@@ -164,7 +164,7 @@ async fn held(read: &mut BookRead<'_>) -> Result<BTreeMap<AccountId, i128>, Stor
 
 /// Compares every account with the entries (where the chain is whole) and the reservations.
 async fn accounts(
-    read: &mut BookRead<'_>,
+    read: &mut BookRead,
     chain: Option<Verified>,
     held: &BTreeMap<AccountId, i128>,
     found: &mut Vec<Finding>,

@@ -3,12 +3,12 @@
 use futures::future::join_all;
 use serde_json::{Value, json};
 
-use super::ending::{Ending, EndingOutcome};
+use super::ending::{End, Ending, EndingOutcome};
 use super::steps::StepOutcome;
 use super::{Fault, Run, SagaEngine};
 use crate::domain::plan::{Action, Step};
 use crate::domain::request::Booked;
-use crate::domain::saga::{Direction, SagaStatus};
+use crate::domain::saga::Direction;
 use crate::stores::master::sagas;
 
 /// Which way a try goes now.
@@ -19,7 +19,7 @@ enum Way {
 
 /// Where a way led.
 enum Led {
-    Ended(SagaStatus),
+    Ended(End),
     /// The other way was decided.
     Turned(Way),
 }
@@ -30,7 +30,7 @@ const TURNS: u32 = 4;
 impl SagaEngine {
     /// # Errors
     /// See [`Fault`]: what was done stands, and the next try goes on from it.
-    pub(super) async fn drive(&self, run: &Run) -> Result<SagaStatus, Fault> {
+    pub(super) async fn drive(&self, run: &Run) -> Result<End, Fault> {
         let mut way = match run.direction {
             Direction::Back => Way::Back(Value::Null),
             Direction::Undecided if run.compensation_requested => {
@@ -44,7 +44,7 @@ impl SagaEngine {
                 Way::Back(reason) => self.back(run, &reason).await?,
             };
             way = match led {
-                Led::Ended(status) => return Ok(status),
+                Led::Ended(end) => return Ok(end),
                 Led::Turned(way) => way,
             };
         }
@@ -151,7 +151,7 @@ impl SagaEngine {
 
     async fn end(&self, ending: Ending) -> Result<Led, Fault> {
         match self.0.endings.submit((), ending).await? {
-            EndingOutcome::Ended(status) => Ok(Led::Ended(status)),
+            EndingOutcome::Ended(end) => Ok(Led::Ended(end)),
             EndingOutcome::GoesForward => Ok(Led::Turned(Way::Forward)),
             EndingOutcome::GoesBack => Ok(Led::Turned(Way::Back(Value::Null))),
             EndingOutcome::Failed(fault) => Err(fault),

@@ -2,11 +2,11 @@
 //! saga and its steps, all in the master. Sagas that end at the same time end in one commit.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use futures::FutureExt;
+use futures::{FutureExt, StreamExt, stream};
 use serde_json::{Value, json};
-use sqlx::MySqlPool;
 use uuid::Uuid;
 
 use super::{Fault, Run, Systems};
@@ -19,6 +19,7 @@ use crate::stores::StoreError;
 use crate::stores::master::alerts::{self, NewAlert};
 use crate::stores::master::requests::{self, Sealed};
 use crate::stores::master::{self, MasterTx, feed, obligations, sagas};
+use crate::stores::pool::Pool;
 
 /// Who ends a saga, in the events of its request.
 const ACTOR: &str = "saga";
@@ -32,9 +33,15 @@ pub(super) struct Ending {
     diverted: bool,
 }
 
+/// How a saga has ended, and how it left its request where that happened here and now.
+pub(super) struct End {
+    pub(super) status: SagaStatus,
+    pub(super) request: Option<Request>,
+}
+
 pub(super) enum EndingOutcome {
     /// Now, or before by somebody else.
-    Ended(SagaStatus),
+    Ended(End),
     /// It was decided otherwise meanwhile.
     GoesForward,
     GoesBack,
@@ -83,6 +90,11 @@ impl Ending {
     }
 }
 
+/// Endings of a group that failed, and groups that wait for rows of others, at once.
+const AT_ONCE: usize = 8;
+/// A group that waits for a row longer than this is passed by the next.
+const PASSED_AFTER: Duration = Duration::from_millis(100);
+
 pub(super) fn lanes(systems: &Systems, group_max: usize) -> Lanes<(), Ending, EndingOutcome> {
     let pool = systems.master.clone();
     let clock = systems.clock.clone();
@@ -91,28 +103,19 @@ pub(super) fn lanes(systems: &Systems, group_max: usize) -> Lanes<(), Ending, En
         let now = clock.now();
         async move { end_group(&pool, endings, now).await }.boxed()
     };
-    Lanes::new(group_max, Arc::new(work))
+    Lanes::new(group_max, Arc::new(work)).passing(PASSED_AFTER, AT_ONCE)
 }
 
 /// All in one transaction where nothing is in the way; else each by itself, so that one which
 /// was ended by somebody else, or fails, holds up no other.
-async fn end_group(
-    pool: &MySqlPool,
-    endings: Vec<Ending>,
-    now: DateTime<Utc>,
-) -> Vec<EndingOutcome> {
+async fn end_group(pool: &Pool, endings: Vec<Ending>, now: DateTime<Utc>) -> Vec<EndingOutcome> {
     let forward = endings
         .iter()
         .all(|ending| ending.direction == Direction::Forward);
     if endings.len() > 1 && forward {
         match end_together(pool, &endings, now).await {
-            Ok(true) => {
-                return endings
-                    .iter()
-                    .map(|ending| EndingOutcome::Ended(ending.status()))
-                    .collect();
-            }
-            Ok(false) => {}
+            Ok(Some(ends)) => return ends.into_iter().map(EndingOutcome::Ended).collect(),
+            Ok(None) => {}
             Err(error) if error.is_unavailable() => {
                 let fault = Fault::from(&error);
                 return endings
@@ -123,37 +126,41 @@ async fn end_group(
             Err(error) => tracing::debug!(%error, "a group of sagas ends one by one"),
         }
     }
-    let mut outcomes = Vec::with_capacity(endings.len());
-    for ending in &endings {
-        outcomes.push(
-            end_alone(pool, ending, now)
-                .await
-                .unwrap_or_else(|error| EndingOutcome::Failed(error.into())),
-        );
-    }
-    outcomes
+    stream::iter(endings)
+        .map(|ending| async move {
+            let ended = end_alone(pool, &ending, now).await;
+            ended.unwrap_or_else(|error| EndingOutcome::Failed(error.into()))
+        })
+        .buffered(AT_ONCE)
+        .collect()
+        .await
 }
 
+/// Nothing where a saga is not open or doesn't own its request any more.
 async fn end_together(
-    pool: &MySqlPool,
+    pool: &Pool,
     endings: &[Ending],
     now: DateTime<Utc>,
-) -> Result<bool, StoreError> {
+) -> Result<Option<Vec<End>>, StoreError> {
     let mut tx = master::begin(pool).await?;
     let ids: Vec<Uuid> = endings.iter().map(|ending| ending.plan.saga_id).collect();
     let open = sagas::finish(&mut tx, &ids, SagaStatus::Completed, now).await?;
-    if usize::try_from(open) != Ok(ids.len()) || !write(&mut tx, endings, &Value::Null, now).await?
-    {
+    let written = if usize::try_from(open) == Ok(ids.len()) {
+        write(&mut tx, endings, &Value::Null, now).await?
+    } else {
+        None
+    };
+    let Some(ends) = written else {
         drop(tx.rollback().await);
-        return Ok(false);
-    }
+        return Ok(None);
+    };
     crate::runtime::failpoint::at("saga.end.commit");
     master::commit(tx).await?;
-    Ok(true)
+    Ok(Some(ends))
 }
 
 async fn end_alone(
-    pool: &MySqlPool,
+    pool: &Pool,
     ending: &Ending,
     now: DateTime<Utc>,
 ) -> Result<EndingOutcome, StoreError> {
@@ -168,46 +175,55 @@ async fn end_alone(
         Direction::Back => sagas::reason(&mut tx, saga_id).await?,
         Direction::Forward | Direction::Undecided => Value::Null,
     };
-    if !write(&mut tx, std::slice::from_ref(ending), &reason, now).await? {
+    let written = write(&mut tx, std::slice::from_ref(ending), &reason, now).await?;
+    let Some(end) = written.and_then(|mut ends| ends.pop()) else {
         drop(tx.rollback().await);
         let fault = Fault::Integrity(format!(
             "{} is not owned by the saga that is about to end",
             ending.plan.subject
         ));
         return Ok(EndingOutcome::Failed(fault));
-    }
+    };
     crate::runtime::failpoint::at("saga.end.commit");
     master::commit(tx).await?;
-    Ok(EndingOutcome::Ended(ending.status()))
+    Ok(EndingOutcome::Ended(end))
 }
 
-async fn decided_elsewhere(pool: &MySqlPool, saga_id: Uuid) -> Result<EndingOutcome, StoreError> {
+async fn decided_elsewhere(pool: &Pool, saga_id: Uuid) -> Result<EndingOutcome, StoreError> {
     let record = sagas::record(pool, saga_id).await?;
     Ok(match record {
-        Some(record) if record.status.is_terminal() => EndingOutcome::Ended(record.status),
+        Some(record) if record.status.is_terminal() => EndingOutcome::Ended(End {
+            status: record.status,
+            request: None,
+        }),
         Some(record) if record.direction == Direction::Back => EndingOutcome::GoesBack,
         Some(_) => EndingOutcome::GoesForward,
         None => EndingOutcome::Failed(Fault::Integrity(format!("saga {saga_id} is gone"))),
     })
 }
 
-/// Writes all but the sagas' own rows; gives whether every request was still its saga's.
+/// Writes all but the sagas' own rows; nothing where a request was not its saga's any more.
 async fn write(
     tx: &mut MasterTx,
     endings: &[Ending],
     reason: &Value,
     now: DateTime<Utc>,
-) -> Result<bool, StoreError> {
+) -> Result<Option<Vec<End>>, StoreError> {
     let mut sealed: Vec<Sealed> = Vec::with_capacity(endings.len());
+    let mut ends = Vec::with_capacity(endings.len());
     for ending in endings {
-        let Some(change) = ending.change(reason, now) else {
-            continue;
-        };
-        let change = requests::seal(change, ACTOR, now);
-        if !requests::update(tx, &change, Some(ending.plan.saga_id)).await? {
-            return Ok(false);
+        let change = ending.change(reason, now);
+        let change = change.map(|change| requests::seal(change, ACTOR, now));
+        if let Some(change) = &change
+            && !requests::update(tx, change, Some(ending.plan.saga_id)).await?
+        {
+            return Ok(None);
         }
-        sealed.push(change);
+        ends.push(End {
+            status: ending.status(),
+            request: change.as_ref().map(|change| change.request.clone()),
+        });
+        sealed.extend(change);
     }
     let events: Vec<_> = sealed.iter().map(|change| &change.event).collect();
     requests::insert_events(tx, &events).await?;
@@ -232,7 +248,7 @@ async fn write(
             alerts::raise(tx, &diverted(ending), now).await?;
         }
     }
-    Ok(true)
+    Ok(Some(ends))
 }
 
 fn diverted(ending: &Ending) -> NewAlert {

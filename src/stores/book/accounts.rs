@@ -64,8 +64,7 @@ pub async fn open_account(
     owner: &AccountRef,
     now: DateTime<Utc>,
 ) -> Result<Opened, StoreError> {
-    let mut tx = scope.begin().await?;
-    let head = super::lock_head(&mut tx).await?;
+    let (mut tx, head) = super::begin(scope).await?;
     let claimed = claim(&mut tx, intention, owner.id().to_string(), now).await?;
     if claimed == Claimed::Other {
         tx.commit().await?;
@@ -102,8 +101,7 @@ pub async fn close_account(
     id: AccountId,
     now: DateTime<Utc>,
 ) -> Result<Closed, StoreError> {
-    let mut tx = scope.begin().await?;
-    let head = super::lock_head(&mut tx).await?;
+    let (mut tx, head) = super::begin(scope).await?;
     let outcome = match find(&mut tx, id).await? {
         None => Closed::NoAccount,
         Some(state) if state.owner.owner_kind == OwnerKind::House => Closed::House,
@@ -127,7 +125,7 @@ pub async fn close_account(
     Ok(outcome)
 }
 
-async fn find(tx: &mut BookTx<'_>, id: AccountId) -> Result<Option<AccountState>, StoreError> {
+async fn find(tx: &mut BookTx, id: AccountId) -> Result<Option<AccountState>, StoreError> {
     let broker = tx.broker();
     let query = tx.sql(ACCOUNT).bind(id.bits());
     let row: Option<AccountColumns> = tx.fetch_optional(query).await?;
@@ -136,7 +134,7 @@ async fn find(tx: &mut BookTx<'_>, id: AccountId) -> Result<Option<AccountState>
 }
 
 async fn insert(
-    tx: &mut BookTx<'_>,
+    tx: &mut BookTx,
     owner: &AccountRef,
     now: DateTime<Utc>,
 ) -> Result<AccountState, StoreError> {
@@ -160,7 +158,7 @@ async fn insert(
 
 /// An event of the book's feed, at its next position.
 async fn tell(
-    tx: &mut BookTx<'_>,
+    tx: &mut BookTx,
     head: HeadRow,
     kind: &'static str,
     subject: AccountId,

@@ -8,8 +8,8 @@ use uuid::Uuid;
 
 use super::intention::{Claimed, claim};
 use super::rows::{
-    AccountColumns, EntryRow, ReservationColumns, StepRow, account_columns, entry_columns, hash,
-    reservation_columns,
+    AccountColumns, EntryRow, HeadRow, ReservationColumns, StepRow, account_columns, entry_columns,
+    hash, reservation_columns,
 };
 use crate::domain::account::{AccountRef, HousePurpose};
 use crate::domain::book::{Job, JobOutcome, Page, Work};
@@ -49,8 +49,9 @@ pub async fn append(
     jobs: &[Job],
     now: DateTime<Utc>,
 ) -> Result<Vec<JobOutcome>, StoreError> {
-    let mut tx = scope.begin().await?;
-    let (mut page, feed_position) = load(&mut tx, jobs).await?;
+    let (mut tx, head) = super::begin(scope).await?;
+    let feed_position = head.feed_position;
+    let mut page = load(&mut tx, head, jobs).await?;
     let outcomes = jobs.iter().map(|job| page.apply(job, now)).collect();
     write(&mut tx, &page, feed_position, now).await?;
     failpoint::at("book.commit.before");
@@ -79,8 +80,9 @@ pub async fn append_once(
     job: &Job,
     now: DateTime<Utc>,
 ) -> Result<Once, StoreError> {
-    let mut tx = scope.begin().await?;
-    let (mut page, feed_position) = load(&mut tx, std::slice::from_ref(job)).await?;
+    let (mut tx, head) = super::begin(scope).await?;
+    let feed_position = head.feed_position;
+    let mut page = load(&mut tx, head, std::slice::from_ref(job)).await?;
     match claim(&mut tx, intention, job.saga_id.to_string(), now).await? {
         Claimed::Now | Claimed::Before => {}
         Claimed::Other => {
@@ -94,8 +96,7 @@ pub async fn append_once(
     Ok(Once::Outcome(outcome))
 }
 
-async fn load(tx: &mut BookTx<'_>, jobs: &[Job]) -> Result<(Page, u64), StoreError> {
-    let head = super::lock_head(tx).await?;
+async fn load(tx: &mut BookTx, head: HeadRow, jobs: &[Job]) -> Result<Page, StoreError> {
     let mut page = Page {
         broker: tx.broker(),
         head_seq: head.seq,
@@ -111,11 +112,11 @@ async fn load(tx: &mut BookTx<'_>, jobs: &[Job]) -> Result<(Page, u64), StoreErr
     load_entries(tx, &mut page).await?;
     load_reservations(tx, &mut page, jobs).await?;
     load_accounts(tx, &mut page, jobs).await?;
-    Ok((page, head.feed_position))
+    Ok(page)
 }
 
 /// Entries that earlier tries of these jobs have booked: only a repeat or an undo has any.
-async fn load_entries(tx: &mut BookTx<'_>, page: &mut Page) -> Result<(), StoreError> {
+async fn load_entries(tx: &mut BookTx, page: &mut Page) -> Result<(), StoreError> {
     let known: BTreeSet<Uuid> = page.steps.keys().map(|(saga_id, _, _)| *saga_id).collect();
     if known.is_empty() {
         return Ok(());
@@ -135,7 +136,7 @@ async fn load_entries(tx: &mut BookTx<'_>, page: &mut Page) -> Result<(), StoreE
 }
 
 async fn load_reservations(
-    tx: &mut BookTx<'_>,
+    tx: &mut BookTx,
     page: &mut Page,
     jobs: &[Job],
 ) -> Result<(), StoreError> {
@@ -156,11 +157,7 @@ async fn load_reservations(
 
 /// Every account that the jobs can touch, each with the suspense account that its credits would
 /// be diverted to.
-async fn load_accounts(
-    tx: &mut BookTx<'_>,
-    page: &mut Page,
-    jobs: &[Job],
-) -> Result<(), StoreError> {
+async fn load_accounts(tx: &mut BookTx, page: &mut Page, jobs: &[Job]) -> Result<(), StoreError> {
     let named = jobs
         .iter()
         .flat_map(Job::accounts)
@@ -195,7 +192,7 @@ async fn load_accounts(
 }
 
 async fn write(
-    tx: &mut BookTx<'_>,
+    tx: &mut BookTx,
     page: &Page,
     feed_position: u64,
     now: DateTime<Utc>,
@@ -240,7 +237,7 @@ async fn write(
 
 /// New accounts by a plain insert, so that one which is there after all is an error and never
 /// overwritten; known ones by their new sums.
-async fn write_accounts(tx: &mut BookTx<'_>, page: &Page) -> Result<(), StoreError> {
+async fn write_accounts(tx: &mut BookTx, page: &Page) -> Result<(), StoreError> {
     let changes = &page.changes;
     let (opened, known): (Vec<_>, Vec<_>) = changes
         .accounts
@@ -277,7 +274,7 @@ async fn write_accounts(tx: &mut BookTx<'_>, page: &Page) -> Result<(), StoreErr
 }
 
 async fn write_reservations(
-    tx: &mut BookTx<'_>,
+    tx: &mut BookTx,
     page: &Page,
     now: DateTime<Utc>,
 ) -> Result<(), StoreError> {
@@ -310,7 +307,7 @@ async fn write_reservations(
     .await
 }
 
-async fn write_entries(tx: &mut BookTx<'_>, page: &Page) -> Result<(), StoreError> {
+async fn write_entries(tx: &mut BookTx, page: &Page) -> Result<(), StoreError> {
     let bytes = |hash: Hash| hash.0.to_vec();
     tx.insert(
         concat!("INSERT INTO transaction (", entry_columns!(), ")"),
@@ -345,7 +342,7 @@ async fn write_entries(tx: &mut BookTx<'_>, page: &Page) -> Result<(), StoreErro
 /// What people want to know beyond the entries themselves, which are a feed of their own by seq.
 /// Gives the feed's new position.
 async fn write_feed(
-    tx: &mut BookTx<'_>,
+    tx: &mut BookTx,
     page: &Page,
     position: u64,
     now: DateTime<Utc>,

@@ -28,7 +28,7 @@ pub(super) enum Claimed {
 /// Records an intention for `subject`, or finds it. Under the head's lock, so that nobody else
 /// claims it meanwhile.
 pub(super) async fn claim(
-    tx: &mut BookTx<'_>,
+    tx: &mut BookTx,
     intention: &Intention,
     subject: String,
     now: DateTime<Utc>,

@@ -82,7 +82,7 @@ pub struct StepOutcomeRow {
 ///
 /// # Errors
 /// The database's.
-pub async fn head(book: &mut BookRead<'_>) -> Result<Head, StoreError> {
+pub async fn head(book: &mut BookRead) -> Result<Head, StoreError> {
     #[derive(FromRow)]
     struct Row {
         seq: u64,
@@ -103,7 +103,7 @@ pub async fn head(book: &mut BookRead<'_>) -> Result<Head, StoreError> {
 /// # Errors
 /// The database's, or an entry that can't be read.
 pub async fn entries_after(
-    book: &mut BookRead<'_>,
+    book: &mut BookRead,
     seq: u64,
     limit: u32,
 ) -> Result<Vec<StoredEntry>, StoreError> {
@@ -116,7 +116,7 @@ pub async fn entries_after(
 /// # Errors
 /// The database's, or an entry that can't be read.
 pub async fn transactions(
-    book: &mut BookRead<'_>,
+    book: &mut BookRead,
     account: Option<AccountId>,
     before: u64,
     limit: u32,
@@ -133,7 +133,7 @@ pub async fn transactions(
 /// # Errors
 /// The database's, or an entry that can't be read.
 pub async fn entries_of(
-    book: &mut BookRead<'_>,
+    book: &mut BookRead,
     subjects: &[String],
 ) -> Result<Vec<StoredEntry>, StoreError> {
     if subjects.is_empty() {
@@ -148,7 +148,7 @@ pub async fn entries_of(
 /// # Errors
 /// The database's, or an account that can't be read.
 pub async fn accounts(
-    book: &mut BookRead<'_>,
+    book: &mut BookRead,
     after: Option<AccountId>,
     limit: u32,
 ) -> Result<Vec<AccountRow>, StoreError> {
@@ -164,7 +164,7 @@ pub async fn accounts(
 /// # Errors
 /// The database's, or an account that can't be read.
 pub async fn accounts_newest(
-    book: &mut BookRead<'_>,
+    book: &mut BookRead,
     owner_ref: Option<String>,
     after: Option<(DateTime<Utc>, AccountId)>,
     limit: u32,
@@ -186,10 +186,7 @@ pub async fn accounts_newest(
 
 /// # Errors
 /// The database's, or an account that can't be read.
-pub async fn account(
-    book: &mut BookRead<'_>,
-    id: AccountId,
-) -> Result<Option<AccountRow>, StoreError> {
+pub async fn account(book: &mut BookRead, id: AccountId) -> Result<Option<AccountRow>, StoreError> {
     let broker = book.broker();
     let query = book.sql(ACCOUNT).bind(id.bits());
     let row: Option<AccountColumns> = book.fetch_optional(query).await?;
@@ -200,7 +197,7 @@ pub async fn account(
 ///
 /// # Errors
 /// The database's, or a reservation that can't be read.
-pub async fn reservations_held(book: &mut BookRead<'_>) -> Result<Vec<ReservationRow>, StoreError> {
+pub async fn reservations_held(book: &mut BookRead) -> Result<Vec<ReservationRow>, StoreError> {
     let query = book.sql(HELD);
     let rows: Vec<ReservationColumns> = book.fetch_all(query).await?;
     rows.into_iter().map(ReservationColumns::read).collect()
@@ -211,7 +208,7 @@ pub async fn reservations_held(book: &mut BookRead<'_>) -> Result<Vec<Reservatio
 /// # Errors
 /// The database's.
 pub async fn step_outcomes(
-    book: &mut BookRead<'_>,
+    book: &mut BookRead,
     saga_id: Uuid,
     step: u16,
 ) -> Result<Vec<StepOutcomeRow>, StoreError> {

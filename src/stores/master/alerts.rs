@@ -2,10 +2,12 @@
 
 use chrono::{DateTime, Utc};
 use serde_json::Value;
-use sqlx::{FromRow, MySqlConnection, MySqlPool};
+use sqlx::FromRow;
 
 use super::failed;
 use crate::stores::StoreError;
+use crate::stores::master::MasterTx;
+use crate::stores::pool::Pool;
 
 /// What happened, what each side shows and what can be done.
 #[derive(Clone, Debug, PartialEq)]
@@ -19,7 +21,7 @@ pub struct NewAlert {
 /// # Errors
 /// The master's.
 pub async fn raise(
-    tx: &mut MySqlConnection,
+    tx: &mut MasterTx,
     alert: &NewAlert,
     now: DateTime<Utc>,
 ) -> Result<(), StoreError> {
@@ -43,7 +45,7 @@ pub async fn raise(
 /// # Errors
 /// The master's.
 pub async fn resolve(
-    tx: &mut MySqlConnection,
+    tx: &mut MasterTx,
     kind: &str,
     subject: &str,
     now: DateTime<Utc>,
@@ -65,7 +67,7 @@ pub async fn resolve(
 /// # Errors
 /// The master's.
 pub async fn resolve_id(
-    master: &MySqlPool,
+    master: &Pool,
     alert_id: u64,
     now: DateTime<Utc>,
 ) -> Result<bool, StoreError> {
@@ -96,7 +98,7 @@ pub struct Alert {
 /// # Errors
 /// The master's.
 pub async fn list(
-    master: &MySqlPool,
+    master: &Pool,
     open_only: bool,
     before: Option<u64>,
     limit: u32,

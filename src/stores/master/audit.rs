@@ -1,6 +1,6 @@
 //! What reconciliation reads of the master, beyond what the product needs from day to day.
 
-use sqlx::{FromRow, MySqlPool};
+use sqlx::FromRow;
 use uuid::Uuid;
 
 use super::failed;
@@ -8,6 +8,7 @@ use crate::domain::ids::{BrokerId, ObligationId, RequestId};
 use crate::domain::saga::{SagaKind, SagaStatus};
 use crate::stores::StoreError;
 use crate::stores::error::corrupt;
+use crate::stores::pool::Pool;
 use crate::stores::router::DatabaseKey;
 
 /// A broker with the database that its book is to be in.
@@ -23,11 +24,7 @@ pub struct Placed {
 ///
 /// # Errors
 /// The master's.
-pub async fn placed(
-    master: &MySqlPool,
-    after: BrokerId,
-    limit: u32,
-) -> Result<Vec<Placed>, StoreError> {
+pub async fn placed(master: &Pool, after: BrokerId, limit: u32) -> Result<Vec<Placed>, StoreError> {
     let rows: Vec<(u64, String, String, String)> = sqlx::query_as(
         "SELECT broker_id, server, db, state FROM (
              SELECT b.broker_id, b.state,
@@ -56,7 +53,7 @@ pub async fn placed(
 ///
 /// # Errors
 /// The master's.
-pub async fn databases(master: &MySqlPool) -> Result<Vec<DatabaseKey>, StoreError> {
+pub async fn databases(master: &Pool) -> Result<Vec<DatabaseKey>, StoreError> {
     let rows: Vec<(String, String)> = sqlx::query_as(
         "SELECT server_name, database_name FROM shared_shard
          UNION
@@ -78,7 +75,7 @@ pub async fn databases(master: &MySqlPool) -> Result<Vec<DatabaseKey>, StoreErro
 /// # Errors
 /// The master's.
 pub async fn request_ids(
-    master: &MySqlPool,
+    master: &Pool,
     after: Option<RequestId>,
     limit: u32,
 ) -> Result<Vec<RequestId>, StoreError> {
@@ -99,7 +96,7 @@ pub async fn request_ids(
 ///
 /// # Errors
 /// The master's.
-pub async fn promising(master: &MySqlPool, broker: BrokerId) -> Result<Vec<RequestId>, StoreError> {
+pub async fn promising(master: &Pool, broker: BrokerId) -> Result<Vec<RequestId>, StoreError> {
     let ids: Vec<u64> = sqlx::query_scalar(
         "SELECT request_id FROM network_request
          WHERE author_broker_id = ? AND type = 'send' AND reservation_saga_id IS NOT NULL
@@ -127,7 +124,7 @@ pub struct SagaOf {
 ///
 /// # Errors
 /// The master's, or a row that can't be read.
-pub async fn sagas_of(master: &MySqlPool, subject: &str) -> Result<Vec<SagaOf>, StoreError> {
+pub async fn sagas_of(master: &Pool, subject: &str) -> Result<Vec<SagaOf>, StoreError> {
     let rows: Vec<(Uuid, String, String)> = sqlx::query_as(
         "SELECT saga_id, kind, status FROM saga WHERE subject = ? ORDER BY created_at, saga_id",
     )
@@ -159,11 +156,7 @@ pub struct Net {
 ///
 /// # Errors
 /// The master's.
-pub async fn nets(
-    master: &MySqlPool,
-    from: BrokerId,
-    to: BrokerId,
-) -> Result<Vec<Net>, StoreError> {
+pub async fn nets(master: &Pool, from: BrokerId, to: BrokerId) -> Result<Vec<Net>, StoreError> {
     sqlx::query_as(
         "SELECT broker, currency_code, CAST(SUM(amount) AS SIGNED) AS net FROM (
              SELECT creditor_broker_id AS broker, currency_code, CAST(remaining_amount AS SIGNED) AS amount
@@ -198,7 +191,7 @@ pub struct InFlight {
 /// # Errors
 /// The master's.
 pub async fn in_flight(
-    master: &MySqlPool,
+    master: &Pool,
     from: BrokerId,
     to: BrokerId,
 ) -> Result<Vec<InFlight>, StoreError> {

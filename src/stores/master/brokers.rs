@@ -3,13 +3,15 @@
 use std::collections::HashMap;
 
 use chrono::{DateTime, Utc};
-use sqlx::{FromRow, MySql, MySqlConnection, MySqlPool, QueryBuilder};
+use sqlx::{FromRow, MySql, QueryBuilder};
 
 use super::failed;
 use crate::domain::broker::{Broker, BrokerMode, BrokerPlan, BrokerState, Placement};
 use crate::domain::ids::BrokerId;
 use crate::stores::StoreError;
 use crate::stores::error::corrupt;
+use crate::stores::master::MasterTx;
+use crate::stores::pool::Pool;
 use crate::stores::sql::{padded, placeholders};
 
 /// A broker that is to be, its name already checked for form.
@@ -73,7 +75,7 @@ macro_rules! columns {
 /// # Errors
 /// The master's; a duplicate where the name is taken.
 pub async fn insert(
-    tx: &mut MySqlConnection,
+    tx: &mut MasterTx,
     new: &NewBroker,
     now: DateTime<Utc>,
 ) -> Result<BrokerId, StoreError> {
@@ -98,7 +100,7 @@ pub async fn insert(
 /// # Errors
 /// The master's.
 pub async fn place(
-    tx: &mut MySqlConnection,
+    tx: &mut MasterTx,
     id: BrokerId,
     placement: &Placement,
 ) -> Result<(), StoreError> {
@@ -122,7 +124,7 @@ pub async fn place(
 
 /// # Errors
 /// The master's, or a row that can't be read.
-pub async fn get(master: &MySqlPool, id: BrokerId) -> Result<Option<Broker>, StoreError> {
+pub async fn get(master: &Pool, id: BrokerId) -> Result<Option<Broker>, StoreError> {
     let row: Option<Row> = sqlx::query_as(concat!(
         "SELECT ",
         columns!(),
@@ -137,7 +139,7 @@ pub async fn get(master: &MySqlPool, id: BrokerId) -> Result<Option<Broker>, Sto
 
 /// # Errors
 /// The master's, or a row that can't be read.
-pub async fn by_name(master: &MySqlPool, name: &str) -> Result<Option<Broker>, StoreError> {
+pub async fn by_name(master: &Pool, name: &str) -> Result<Option<Broker>, StoreError> {
     let row: Option<Row> = sqlx::query_as(concat!(
         "SELECT ",
         columns!(),
@@ -155,7 +157,7 @@ pub async fn by_name(master: &MySqlPool, name: &str) -> Result<Option<Broker>, S
 /// # Errors
 /// The master's, or a row that can't be read.
 pub async fn list(
-    master: &MySqlPool,
+    master: &Pool,
     state: Option<BrokerState>,
     before: Option<BrokerId>,
     limit: u32,
@@ -185,7 +187,7 @@ pub async fn list(
 /// # Errors
 /// The master's.
 pub async fn set_state(
-    master: &MySqlPool,
+    master: &Pool,
     id: BrokerId,
     from: BrokerState,
     to: BrokerState,
@@ -205,7 +207,7 @@ pub async fn set_state(
 /// # Errors
 /// The master's.
 pub async fn names(
-    master: &MySqlPool,
+    master: &Pool,
     ids: &[BrokerId],
 ) -> Result<HashMap<BrokerId, String>, StoreError> {
     let Some(first) = ids.first() else {

@@ -4,12 +4,11 @@ use std::collections::HashMap;
 use std::sync::{PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
-use sqlx::MySqlPool;
-
 use super::failed;
 use crate::domain::money::{Currency, CurrencyCode};
 use crate::stores::StoreError;
 use crate::stores::error::corrupt;
+use crate::stores::pool::Pool;
 
 /// A code that is not known is asked for again after this time, not sooner: unknown codes come
 /// from outside.
@@ -17,7 +16,7 @@ const ASK_AGAIN: Duration = Duration::from_secs(1);
 
 /// The currencies of the network. One per process.
 pub struct CurrencyRegistry {
-    master: MySqlPool,
+    master: Pool,
     known: RwLock<Known>,
 }
 
@@ -29,7 +28,7 @@ struct Known {
 
 impl CurrencyRegistry {
     #[must_use]
-    pub fn new(master: MySqlPool) -> Self {
+    pub fn new(master: Pool) -> Self {
         Self {
             master,
             known: RwLock::default(),

@@ -3,11 +3,13 @@
 
 use chrono::{DateTime, Utc};
 use serde_json::Value;
-use sqlx::{FromRow, MySql, MySqlConnection, MySqlPool, QueryBuilder};
+use sqlx::{FromRow, MySql, QueryBuilder};
 
 use super::failed;
 use crate::domain::ids::BrokerId;
 use crate::stores::StoreError;
+use crate::stores::master::MasterTx;
+use crate::stores::pool::Pool;
 use crate::stores::sql::chunks;
 
 /// The feed of the platform itself.
@@ -25,7 +27,7 @@ pub struct NewEvent {
 /// # Errors
 /// The master's.
 pub async fn insert(
-    tx: &mut MySqlConnection,
+    tx: &mut MasterTx,
     events: &[NewEvent],
     now: DateTime<Utc>,
 ) -> Result<(), StoreError> {
@@ -58,7 +60,7 @@ pub const UNSEQUENCED: &str =
 ///
 /// # Errors
 /// The master's.
-pub async fn sequence(master: &MySqlPool, limit: u32) -> Result<usize, StoreError> {
+pub async fn sequence(master: &Pool, limit: u32) -> Result<usize, StoreError> {
     sqlx::query("INSERT IGNORE INTO feed_head (broker_id, position) VALUES (?, 0)")
         .bind(PLATFORM)
         .execute(master)
@@ -67,12 +69,12 @@ pub async fn sequence(master: &MySqlPool, limit: u32) -> Result<usize, StoreErro
     let mut tx = super::begin(master).await?;
     sqlx::query("SELECT position FROM feed_head WHERE broker_id = ? FOR UPDATE")
         .bind(PLATFORM)
-        .execute(&mut *tx)
+        .execute(&mut tx)
         .await
         .map_err(failed)?;
     let waiting: Vec<(u64, u64)> = sqlx::query_as(UNSEQUENCED)
         .bind(limit)
-        .fetch_all(&mut *tx)
+        .fetch_all(&mut tx)
         .await
         .map_err(failed)?;
     for (id, broker) in &waiting {
@@ -81,7 +83,7 @@ pub async fn sequence(master: &MySqlPool, limit: u32) -> Result<usize, StoreErro
              ON DUPLICATE KEY UPDATE position = position + 1",
         )
         .bind(broker)
-        .execute(&mut *tx)
+        .execute(&mut tx)
         .await
         .map_err(failed)?;
         sqlx::query(
@@ -91,7 +93,7 @@ pub async fn sequence(master: &MySqlPool, limit: u32) -> Result<usize, StoreErro
         )
         .bind(broker)
         .bind(id)
-        .execute(&mut *tx)
+        .execute(&mut tx)
         .await
         .map_err(failed)?;
     }
@@ -115,7 +117,7 @@ pub struct FeedEvent {
 /// # Errors
 /// The master's.
 pub async fn after(
-    master: &MySqlPool,
+    master: &Pool,
     broker: BrokerId,
     position: u64,
     limit: u32,

@@ -1,11 +1,12 @@
 //! `idempotency_key` of the master: which intention of which client created what.
 
 use chrono::{DateTime, Utc};
-use sqlx::{MySqlConnection, MySqlPool};
 
 use super::failed;
 use crate::domain::canonical::Hash;
 use crate::stores::StoreError;
+use crate::stores::master::MasterTx;
+use crate::stores::pool::Pool;
 
 /// What a client meant: its key, and a digest of what it asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,7 +27,7 @@ pub enum Known {
 
 /// # Errors
 /// The master's.
-pub async fn find(master: &MySqlPool, intention: &Intention) -> Result<Option<Known>, StoreError> {
+pub async fn find(master: &Pool, intention: &Intention) -> Result<Option<Known>, StoreError> {
     let row: Option<(Vec<u8>, String)> = sqlx::query_as(
         "SELECT fingerprint, subject FROM idempotency_key WHERE client = ? AND idempotency_key = ?",
     )
@@ -51,7 +52,7 @@ pub async fn find(master: &MySqlPool, intention: &Intention) -> Result<Option<Kn
 /// # Errors
 /// The master's; a duplicate.
 pub async fn insert(
-    tx: &mut MySqlConnection,
+    tx: &mut MasterTx,
     intention: &Intention,
     subject: &str,
     now: DateTime<Utc>,

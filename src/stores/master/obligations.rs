@@ -1,16 +1,18 @@
 //! `obligation`: who owes whom.
 
 use chrono::{DateTime, Utc};
-use sqlx::{FromRow, MySql, MySqlConnection, MySqlPool, QueryBuilder};
+use sqlx::{FromRow, MySql, QueryBuilder};
 use uuid::Uuid;
 
 use super::failed;
 use crate::domain::ids::{BrokerId, ObligationId};
 use crate::domain::obligation::ObligationStatus;
-use crate::domain::plan::Debt;
+use crate::domain::plan::{Debt, Plan};
 use crate::stores::StoreError;
 use crate::stores::error::corrupt;
-use crate::stores::sql::{padded, placeholders};
+use crate::stores::master::MasterTx;
+use crate::stores::pool::Pool;
+use crate::stores::sql::{chunks, padded, placeholders};
 
 /// An obligation as it stands. Amounts are minor units.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,34 +77,41 @@ macro_rules! columns {
     };
 }
 
-/// Opens a pending obligation in the transaction that records its saga.
+/// Opens the pending obligations of plans, in the transaction that records their sagas.
 ///
 /// # Errors
-/// The master's; a duplicate where the saga has one.
+/// The master's; a duplicate where a saga has one.
 pub async fn insert_pending(
-    tx: &mut MySqlConnection,
-    saga_id: Uuid,
-    subject: &str,
-    debt: &Debt,
+    tx: &mut MasterTx,
+    plans: &[&Plan],
     now: DateTime<Utc>,
 ) -> Result<(), StoreError> {
-    sqlx::query(
-        "INSERT INTO obligation (obligation_id, saga_id, subject, debtor_broker_id, creditor_broker_id,
-             currency_code, amount, remaining_amount, status, created_at)
-         VALUES (?, ?, ?, ?, ?, ?, ?, ?, 'pending', ?)",
-    )
-    .bind(debt.obligation.bits())
-    .bind(saga_id)
-    .bind(subject)
-    .bind(debt.debtor)
-    .bind(debt.creditor)
-    .bind(debt.currency.as_str())
-    .bind(debt.amount)
-    .bind(debt.amount)
-    .bind(now)
-    .execute(tx)
-    .await
-    .map_err(failed)?;
+    let debts: Vec<(&Plan, &Debt)> = plans
+        .iter()
+        .filter_map(|plan| plan.opens().map(|debt| (*plan, debt)))
+        .collect();
+    let mut rest = debts.as_slice();
+    for size in chunks(debts.len()) {
+        let (chunk, after) = rest.split_at(size);
+        rest = after;
+        let mut builder = QueryBuilder::<MySql>::new(
+            "INSERT INTO obligation (obligation_id, saga_id, subject, debtor_broker_id, \
+             creditor_broker_id, currency_code, amount, remaining_amount, status, created_at) ",
+        );
+        builder.push_values(chunk, |mut row, (plan, debt)| {
+            row.push_bind(debt.obligation.bits())
+                .push_bind(plan.saga_id)
+                .push_bind(plan.subject.to_string())
+                .push_bind(debt.debtor)
+                .push_bind(debt.creditor)
+                .push_bind(debt.currency.to_string())
+                .push_bind(debt.amount)
+                .push_bind(debt.amount)
+                .push_bind(ObligationStatus::Pending.as_str())
+                .push_bind(now);
+        });
+        builder.build().execute(&mut *tx).await.map_err(failed)?;
+    }
     Ok(())
 }
 
@@ -111,7 +120,7 @@ pub async fn insert_pending(
 /// # Errors
 /// The master's.
 pub async fn activate(
-    tx: &mut MySqlConnection,
+    tx: &mut MasterTx,
     saga_ids: &[Uuid],
     now: DateTime<Utc>,
 ) -> Result<(), StoreError> {
@@ -128,7 +137,7 @@ pub async fn activate(
 ///
 /// # Errors
 /// The master's.
-pub async fn fail(tx: &mut MySqlConnection, saga_ids: &[Uuid]) -> Result<(), StoreError> {
+pub async fn fail(tx: &mut MasterTx, saga_ids: &[Uuid]) -> Result<(), StoreError> {
     leave_pending(
         tx,
         saga_ids,
@@ -139,7 +148,7 @@ pub async fn fail(tx: &mut MySqlConnection, saga_ids: &[Uuid]) -> Result<(), Sto
 }
 
 async fn leave_pending(
-    tx: &mut MySqlConnection,
+    tx: &mut MasterTx,
     saga_ids: &[Uuid],
     set: &'static str,
     at: Option<DateTime<Utc>>,
@@ -165,7 +174,7 @@ async fn leave_pending(
 
 /// # Errors
 /// The master's.
-pub async fn get(master: &MySqlPool, id: ObligationId) -> Result<Option<Obligation>, StoreError> {
+pub async fn get(master: &Pool, id: ObligationId) -> Result<Option<Obligation>, StoreError> {
     let row: Option<Row> = sqlx::query_as(concat!(
         "SELECT ",
         columns!(),
@@ -180,7 +189,7 @@ pub async fn get(master: &MySqlPool, id: ObligationId) -> Result<Option<Obligati
 
 /// # Errors
 /// The master's.
-pub async fn of_saga(master: &MySqlPool, saga_id: Uuid) -> Result<Option<Obligation>, StoreError> {
+pub async fn of_saga(master: &Pool, saga_id: Uuid) -> Result<Option<Obligation>, StoreError> {
     let row: Option<Row> = sqlx::query_as(concat!(
         "SELECT ",
         columns!(),
@@ -198,7 +207,7 @@ pub async fn of_saga(master: &MySqlPool, saga_id: Uuid) -> Result<Option<Obligat
 /// # Errors
 /// The master's.
 pub async fn list(
-    master: &MySqlPool,
+    master: &Pool,
     broker: BrokerId,
     status: Option<ObligationStatus>,
     after: Option<(DateTime<Utc>, ObligationId)>,
@@ -255,7 +264,7 @@ pub struct Position {
 
 /// # Errors
 /// The master's.
-pub async fn positions(master: &MySqlPool, broker: BrokerId) -> Result<Vec<Position>, StoreError> {
+pub async fn positions(master: &Pool, broker: BrokerId) -> Result<Vec<Position>, StoreError> {
     sqlx::query_as(
         "SELECT counterparty, currency_code,
                 CAST(SUM(owed) AS UNSIGNED) AS owed, CAST(SUM(owing) AS UNSIGNED) AS owing

@@ -1,10 +1,12 @@
 //! `database_server` and `shared_shard`: where books may be.
 
 use chrono::{DateTime, Utc};
-use sqlx::{FromRow, MySqlConnection, MySqlPool};
+use sqlx::FromRow;
 
 use super::failed;
 use crate::stores::StoreError;
+use crate::stores::master::MasterTx;
+use crate::stores::pool::Pool;
 
 /// A database server of the registry. Its connection string is in the configuration.
 #[derive(Clone, Debug, PartialEq, Eq, FromRow)]
@@ -52,7 +54,7 @@ macro_rules! shards {
 /// # Errors
 /// The master's.
 pub async fn put_server(
-    master: &MySqlPool,
+    master: &Pool,
     name: &str,
     capacity: u32,
     now: DateTime<Utc>,
@@ -75,7 +77,7 @@ pub async fn put_server(
 /// # Errors
 /// The master's.
 pub async fn set_server_open(
-    master: &MySqlPool,
+    master: &Pool,
     name: &str,
     accepts_new: bool,
 ) -> Result<bool, StoreError> {
@@ -92,7 +94,7 @@ pub async fn set_server_open(
 ///
 /// # Errors
 /// The master's.
-pub async fn servers(master: &MySqlPool) -> Result<Vec<Server>, StoreError> {
+pub async fn servers(master: &Pool) -> Result<Vec<Server>, StoreError> {
     sqlx::query_as(concat!(servers!(), " ORDER BY s.name"))
         .fetch_all(master)
         .await
@@ -104,7 +106,7 @@ pub async fn servers(master: &MySqlPool) -> Result<Vec<Server>, StoreError> {
 ///
 /// # Errors
 /// The master's.
-pub async fn emptiest_server(tx: &mut MySqlConnection) -> Result<Option<Server>, StoreError> {
+pub async fn emptiest_server(tx: &mut MasterTx) -> Result<Option<Server>, StoreError> {
     lock(
         tx,
         "SELECT name FROM database_server ORDER BY name FOR UPDATE",
@@ -125,7 +127,7 @@ pub async fn emptiest_server(tx: &mut MySqlConnection) -> Result<Option<Server>,
 /// # Errors
 /// The master's.
 pub async fn put_shard(
-    master: &MySqlPool,
+    master: &Pool,
     server: &str,
     database: &str,
     capacity: u32,
@@ -158,7 +160,7 @@ pub async fn put_shard(
 /// # Errors
 /// The master's.
 pub async fn set_shard_open(
-    master: &MySqlPool,
+    master: &Pool,
     shard_id: u32,
     accepts_new: bool,
 ) -> Result<bool, StoreError> {
@@ -175,7 +177,7 @@ pub async fn set_shard_open(
 ///
 /// # Errors
 /// The master's.
-pub async fn shards(master: &MySqlPool) -> Result<Vec<Shard>, StoreError> {
+pub async fn shards(master: &Pool) -> Result<Vec<Shard>, StoreError> {
     sqlx::query_as(concat!(shards!(), " ORDER BY h.shard_id"))
         .fetch_all(master)
         .await
@@ -186,7 +188,7 @@ pub async fn shards(master: &MySqlPool) -> Result<Vec<Shard>, StoreError> {
 ///
 /// # Errors
 /// The master's.
-pub async fn emptiest_shard(tx: &mut MySqlConnection) -> Result<Option<Shard>, StoreError> {
+pub async fn emptiest_shard(tx: &mut MasterTx) -> Result<Option<Shard>, StoreError> {
     lock(
         tx,
         "SELECT shard_id FROM shared_shard ORDER BY shard_id FOR UPDATE",
@@ -202,7 +204,7 @@ pub async fn emptiest_shard(tx: &mut MySqlConnection) -> Result<Option<Shard>, S
     .map_err(failed)
 }
 
-async fn lock(tx: &mut MySqlConnection, rows: &'static str) -> Result<(), StoreError> {
+async fn lock(tx: &mut MasterTx, rows: &'static str) -> Result<(), StoreError> {
     sqlx::query(rows).fetch_all(tx).await.map_err(failed)?;
     Ok(())
 }

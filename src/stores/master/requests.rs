@@ -5,7 +5,7 @@ mod row;
 
 use chrono::{DateTime, Utc};
 use sqlx::types::Json;
-use sqlx::{FromRow, MySql, MySqlConnection, MySqlPool, QueryBuilder};
+use sqlx::{FromRow, MySql, QueryBuilder};
 
 use super::failed;
 use crate::domain::canonical::Hash;
@@ -13,6 +13,8 @@ use crate::domain::ids::{BrokerId, RequestId};
 use crate::domain::request::{Change, Request, RequestKind, RequestStatus};
 use crate::domain::request_event::Event;
 use crate::stores::StoreError;
+use crate::stores::master::MasterTx;
+use crate::stores::pool::Pool;
 use crate::stores::sql::chunks;
 
 use row::{EventRow, RequestRow, request_columns};
@@ -44,7 +46,7 @@ pub fn seal(change: Change, actor: &str, now: DateTime<Utc>) -> Sealed {
 
 /// # Errors
 /// The master's, or a row that can't be read.
-pub async fn get(master: &MySqlPool, id: RequestId) -> Result<Option<Request>, StoreError> {
+pub async fn get(master: &Pool, id: RequestId) -> Result<Option<Request>, StoreError> {
     let row: Option<RequestRow> = sqlx::query_as(concat!(
         "SELECT ",
         request_columns!(),
@@ -61,7 +63,7 @@ pub async fn get(master: &MySqlPool, id: RequestId) -> Result<Option<Request>, S
 ///
 /// # Errors
 /// The master's; a duplicate where the id is taken.
-pub async fn insert(tx: &mut MySqlConnection, sealed: &Sealed) -> Result<(), StoreError> {
+pub async fn insert(tx: &mut MasterTx, sealed: &Sealed) -> Result<(), StoreError> {
     let request = &sealed.request;
     sqlx::query(concat!(
         "INSERT INTO network_request (",
@@ -113,7 +115,7 @@ pub async fn insert(tx: &mut MySqlConnection, sealed: &Sealed) -> Result<(), Sto
 /// # Errors
 /// The master's.
 pub async fn update(
-    tx: &mut MySqlConnection,
+    tx: &mut MasterTx,
     sealed: &Sealed,
     owner: Option<uuid::Uuid>,
 ) -> Result<bool, StoreError> {
@@ -158,7 +160,7 @@ pub async fn update(
 
 /// # Errors
 /// The master's; a duplicate where an event of that seq is there.
-pub async fn insert_events(tx: &mut MySqlConnection, events: &[&Event]) -> Result<(), StoreError> {
+pub async fn insert_events(tx: &mut MasterTx, events: &[&Event]) -> Result<(), StoreError> {
     let mut rest = events;
     for size in chunks(events.len()) {
         let (chunk, after) = rest.split_at(size);
@@ -188,7 +190,7 @@ pub async fn insert_events(tx: &mut MySqlConnection, events: &[&Event]) -> Resul
 ///
 /// # Errors
 /// The master's, or a row that can't be read.
-pub async fn events(master: &MySqlPool, id: RequestId) -> Result<Vec<(Event, Hash)>, StoreError> {
+pub async fn events(master: &Pool, id: RequestId) -> Result<Vec<(Event, Hash)>, StoreError> {
     let rows: Vec<EventRow> = sqlx::query_as(
         "SELECT request_id, seq, kind, actor_broker_id, actor, at, payload, private, prev_hash, event_hash
          FROM network_request_event WHERE request_id = ? ORDER BY seq",
@@ -220,7 +222,7 @@ pub struct After {
 /// # Errors
 /// The master's, or a row that can't be read.
 pub async fn list(
-    master: &MySqlPool,
+    master: &Pool,
     broker: BrokerId,
     filter: Filter,
     after: Option<After>,
@@ -297,7 +299,7 @@ pub const OVERDUE: &str = "(SELECT request_id, deadline_at FROM network_request
 /// # Errors
 /// The master's, or a row that can't be read.
 pub async fn overdue(
-    master: &MySqlPool,
+    master: &Pool,
     now: DateTime<Utc>,
     limit: u32,
 ) -> Result<Vec<RequestId>, StoreError> {

@@ -13,7 +13,7 @@ pub use row::{LoadedSaga, SagaRecord};
 use chrono::{DateTime, Utc};
 use serde_json::Value;
 use sqlx::types::Json;
-use sqlx::{MySql, MySqlConnection, MySqlPool, QueryBuilder};
+use sqlx::{MySql, QueryBuilder};
 use uuid::Uuid;
 
 use super::alerts::{self, NewAlert};
@@ -21,7 +21,9 @@ use super::failed;
 use crate::domain::plan::{PAYLOAD_VERSION, Plan, Step};
 use crate::domain::saga::{Direction, SagaStatus, StepDirection, StepStatus};
 use crate::stores::StoreError;
-use crate::stores::sql::{padded, placeholders};
+use crate::stores::master::MasterTx;
+use crate::stores::pool::Pool;
+use crate::stores::sql::{chunks, padded, placeholders};
 
 /// The kind of the alert of a stuck saga; its subject is the saga's id.
 pub const STUCK_ALERT: &str = "saga_stuck";
@@ -35,42 +37,65 @@ pub struct Lease {
     pub until: DateTime<Utc>,
 }
 
-/// Records a saga with all its steps in the transaction of its cause; its first step is leased
-/// to the process that will run it at once.
+/// Records sagas with all their steps in the transaction of their causes; the first step of each
+/// is leased to the process that will run it at once.
 ///
 /// # Errors
 /// The master's.
 pub async fn insert(
-    tx: &mut MySqlConnection,
-    plan: &Plan,
+    tx: &mut MasterTx,
+    plans: &[&Plan],
     lease: &Lease,
     max_retries: u32,
     now: DateTime<Utc>,
 ) -> Result<(), StoreError> {
-    sqlx::query(
-        "INSERT INTO saga (saga_id, kind, subject, direction, status, created_at, updated_at)
-         VALUES (?, ?, ?, ?, ?, ?, ?)",
-    )
-    .bind(plan.saga_id)
-    .bind(plan.kind.as_str())
-    .bind(plan.subject.to_string())
-    .bind(plan.kind.first_direction().as_str())
-    .bind(SagaStatus::Running.as_str())
-    .bind(now)
-    .bind(now)
-    .execute(&mut *tx)
-    .await
-    .map_err(failed)?;
-    let first = plan.first_step();
+    let mut rest = plans;
+    for size in chunks(plans.len()) {
+        let (chunk, after) = rest.split_at(size);
+        rest = after;
+        let mut builder = QueryBuilder::<MySql>::new(
+            "INSERT INTO saga (saga_id, kind, subject, direction, status, created_at, updated_at) ",
+        );
+        builder.push_values(chunk, |mut row, plan| {
+            row.push_bind(plan.saga_id)
+                .push_bind(plan.kind.as_str())
+                .push_bind(plan.subject.to_string())
+                .push_bind(plan.kind.first_direction().as_str())
+                .push_bind(SagaStatus::Running.as_str())
+                .push_bind(now)
+                .push_bind(now);
+        });
+        builder.build().execute(&mut *tx).await.map_err(failed)?;
+    }
+    let steps: Vec<(&Plan, &Step)> = plans
+        .iter()
+        .flat_map(|plan| plan.steps.iter().map(|step| (*plan, step)))
+        .collect();
+    let mut rest = steps.as_slice();
+    for size in chunks(steps.len()) {
+        let (chunk, after) = rest.split_at(size);
+        rest = after;
+        insert_steps(tx, chunk, lease, max_retries, now).await?;
+    }
+    Ok(())
+}
+
+async fn insert_steps(
+    tx: &mut MasterTx,
+    steps: &[(&Plan, &Step)],
+    lease: &Lease,
+    max_retries: u32,
+    now: DateTime<Utc>,
+) -> Result<(), StoreError> {
     let mut builder = QueryBuilder::<MySql>::new(
         "INSERT INTO exchange_outbox (saga_id, step, direction, target_db, entity_class, payload, \
          payload_version, status, max_retries, available_at, leased_by, lease_token, leased_until, \
          created_at, processed_at) ",
     );
-    builder.push_values(&plan.steps, |mut row, step| {
+    builder.push_values(steps, |mut row, (plan, step)| {
         let status = match step.action.rides() {
             true => StepStatus::Done,
-            false if step.number == first => StepStatus::Pending,
+            false if step.number == plan.first_step() => StepStatus::Pending,
             false => StepStatus::Waiting,
         };
         let leased = (status == StepStatus::Pending).then_some(lease);
@@ -106,7 +131,7 @@ pub const DUE: &str = "SELECT id, saga_id FROM exchange_outbox
 /// # Errors
 /// The master's.
 pub async fn claim(
-    master: &MySqlPool,
+    master: &Pool,
     lease: &Lease,
     now: DateTime<Utc>,
     limit: u32,
@@ -116,7 +141,7 @@ pub async fn claim(
         .bind(now)
         .bind(PAYLOAD_VERSION)
         .bind(limit)
-        .fetch_all(&mut *tx)
+        .fetch_all(&mut tx)
         .await
         .map_err(failed)?;
     if !due.is_empty() {
@@ -137,7 +162,7 @@ pub async fn claim(
         {
             query = query.bind(id);
         }
-        query.execute(&mut *tx).await.map_err(failed)?;
+        query.execute(&mut tx).await.map_err(failed)?;
     }
     super::commit(tx).await?;
     Ok(due.into_iter().map(|(_, saga_id)| saga_id).collect())
@@ -147,13 +172,13 @@ pub async fn claim(
 ///
 /// # Errors
 /// The master's, or rows that can't be read.
-pub async fn load(master: &MySqlPool, saga_id: Uuid) -> Result<Option<LoadedSaga>, StoreError> {
+pub async fn load(master: &Pool, saga_id: Uuid) -> Result<Option<LoadedSaga>, StoreError> {
     row::load(master, saga_id).await
 }
 
 /// # Errors
 /// The master's, or a row that can't be read.
-pub async fn record(master: &MySqlPool, saga_id: Uuid) -> Result<Option<SagaRecord>, StoreError> {
+pub async fn record(master: &Pool, saga_id: Uuid) -> Result<Option<SagaRecord>, StoreError> {
     row::record(master, saga_id).await
 }
 
@@ -164,7 +189,7 @@ pub async fn record(master: &MySqlPool, saga_id: Uuid) -> Result<Option<SagaReco
 /// # Errors
 /// The master's, or no such saga.
 pub async fn decide(
-    master: &MySqlPool,
+    master: &Pool,
     saga_id: Uuid,
     direction: Direction,
     reason: Option<&Value>,
@@ -202,7 +227,7 @@ pub async fn decide(
 /// # Errors
 /// The master's.
 pub async fn finish(
-    tx: &mut MySqlConnection,
+    tx: &mut MasterTx,
     saga_ids: &[Uuid],
     status: SagaStatus,
     now: DateTime<Utc>,
@@ -261,7 +286,7 @@ pub async fn finish(
 /// # Errors
 /// The master's.
 pub async fn insert_undone<'a>(
-    tx: &mut MySqlConnection,
+    tx: &mut MasterTx,
     saga_id: Uuid,
     steps: impl IntoIterator<Item = &'a Step>,
     now: DateTime<Utc>,
@@ -306,7 +331,7 @@ pub enum AfterFailure {
 /// # Errors
 /// The master's.
 pub async fn fail(
-    master: &MySqlPool,
+    master: &Pool,
     saga_id: Uuid,
     token: Uuid,
     counts: bool,
@@ -331,7 +356,7 @@ pub async fn fail(
     .bind(available_at)
     .bind(saga_id)
     .bind(token)
-    .execute(&mut *tx)
+    .execute(&mut tx)
     .await
     .map_err(failed)?;
     let held = done.rows_affected() == 1;
@@ -343,7 +368,7 @@ pub async fn fail(
         )
         .bind(now)
         .bind(saga_id)
-        .execute(&mut *tx)
+        .execute(&mut tx)
         .await
         .map_err(failed)?;
     }
@@ -355,7 +380,7 @@ pub async fn fail(
 ///
 /// # Errors
 /// The master's.
-pub async fn counts(master: &MySqlPool) -> Result<Vec<(SagaStatus, u64)>, StoreError> {
+pub async fn counts(master: &Pool) -> Result<Vec<(SagaStatus, u64)>, StoreError> {
     let rows: Vec<(String, i64)> = sqlx::query_as(
         "SELECT status, COUNT(*) FROM saga WHERE status IN ('running', 'compensating', 'stuck') GROUP BY status",
     )
@@ -372,7 +397,7 @@ pub async fn counts(master: &MySqlPool) -> Result<Vec<(SagaStatus, u64)>, StoreE
 ///
 /// # Errors
 /// The master's.
-pub async fn backlog(master: &MySqlPool) -> Result<(u64, Option<DateTime<Utc>>), StoreError> {
+pub async fn backlog(master: &Pool) -> Result<(u64, Option<DateTime<Utc>>), StoreError> {
     let (count, oldest): (i64, Option<DateTime<Utc>>) = sqlx::query_as(
         "SELECT COUNT(*), MIN(created_at) FROM exchange_outbox WHERE status = 'pending'",
     )
@@ -386,7 +411,7 @@ pub async fn backlog(master: &MySqlPool) -> Result<(u64, Option<DateTime<Utc>>),
 ///
 /// # Errors
 /// The master's.
-pub async fn reason(tx: &mut MySqlConnection, saga_id: Uuid) -> Result<Value, StoreError> {
+pub async fn reason(tx: &mut MasterTx, saga_id: Uuid) -> Result<Value, StoreError> {
     let row: Option<(Option<Value>,)> = sqlx::query_as("SELECT reason FROM saga WHERE saga_id = ?")
         .bind(saga_id)
         .fetch_optional(tx)

@@ -1,10 +1,9 @@
 //! Whether a broker may start something new.
 
-use sqlx::MySqlPool;
-
 use super::failed;
 use crate::domain::ids::BrokerId;
 use crate::stores::StoreError;
+use crate::stores::pool::Pool;
 
 /// How a broker stands in the network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,7 +19,7 @@ pub enum Standing {
 ///
 /// # Errors
 /// The master's.
-pub async fn of(master: &MySqlPool, broker: BrokerId) -> Result<Option<Standing>, StoreError> {
+pub async fn of(master: &Pool, broker: BrokerId) -> Result<Option<Standing>, StoreError> {
     let row: Option<(String,)> = sqlx::query_as("SELECT state FROM broker WHERE broker_id = ?")
         .bind(broker)
         .fetch_optional(master)

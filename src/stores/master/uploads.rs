@@ -1,7 +1,7 @@
 //! `upload`: files that prove something, with their SHA-256.
 
 use chrono::{DateTime, Utc};
-use sqlx::{FromRow, MySqlConnection, MySqlPool};
+use sqlx::FromRow;
 use uuid::Uuid;
 
 use super::failed;
@@ -9,6 +9,8 @@ use crate::domain::canonical::Hash;
 use crate::domain::ids::{BrokerId, RequestId};
 use crate::stores::StoreError;
 use crate::stores::error::corrupt;
+use crate::stores::master::MasterTx;
+use crate::stores::pool::Pool;
 
 /// What is known of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,11 +51,7 @@ impl Row {
 
 /// # Errors
 /// The master's; a duplicate where the id is there.
-pub async fn insert(
-    tx: &mut MySqlConnection,
-    upload: &Upload,
-    content: &[u8],
-) -> Result<(), StoreError> {
+pub async fn insert(tx: &mut MasterTx, upload: &Upload, content: &[u8]) -> Result<(), StoreError> {
     sqlx::query(
         "INSERT INTO upload (upload_id, broker_id, sha256, content_type, size, content, created_at)
          VALUES (?, ?, ?, ?, ?, ?, ?)",
@@ -75,7 +73,7 @@ pub async fn insert(
 ///
 /// # Errors
 /// The master's, or a row that can't be read.
-pub async fn get(master: &MySqlPool, id: Uuid) -> Result<Option<Upload>, StoreError> {
+pub async fn get(master: &Pool, id: Uuid) -> Result<Option<Upload>, StoreError> {
     let row: Option<Row> = sqlx::query_as(
         "SELECT broker_id, sha256, content_type, size, created_at FROM upload WHERE upload_id = ?",
     )
@@ -88,7 +86,7 @@ pub async fn get(master: &MySqlPool, id: Uuid) -> Result<Option<Upload>, StoreEr
 
 /// # Errors
 /// The master's.
-pub async fn content(master: &MySqlPool, id: Uuid) -> Result<Option<Vec<u8>>, StoreError> {
+pub async fn content(master: &Pool, id: Uuid) -> Result<Option<Vec<u8>>, StoreError> {
     sqlx::query_scalar("SELECT content FROM upload WHERE upload_id = ?")
         .bind(id)
         .fetch_optional(master)
@@ -101,7 +99,7 @@ pub async fn content(master: &MySqlPool, id: Uuid) -> Result<Option<Vec<u8>>, St
 /// # Errors
 /// The master's.
 pub async fn use_for(
-    tx: &mut MySqlConnection,
+    tx: &mut MasterTx,
     uploads: &[Uuid],
     request: RequestId,
     now: DateTime<Utc>,
@@ -125,11 +123,7 @@ pub async fn use_for(
 ///
 /// # Errors
 /// The master's.
-pub async fn readable_by(
-    master: &MySqlPool,
-    id: Uuid,
-    broker: BrokerId,
-) -> Result<bool, StoreError> {
+pub async fn readable_by(master: &Pool, id: Uuid, broker: BrokerId) -> Result<bool, StoreError> {
     let found: Option<i32> = sqlx::query_scalar(
         "SELECT 1 FROM upload u WHERE u.upload_id = ? AND (u.broker_id = ? OR EXISTS (
              SELECT 1 FROM upload_use uu JOIN network_request r ON r.request_id = uu.request_id

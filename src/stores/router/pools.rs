@@ -1,13 +1,14 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use sqlx::mysql::{MySqlConnectOptions, MySqlPoolOptions};
-use sqlx::{ConnectOptions, MySqlPool};
-use tokio::sync::Semaphore;
+use sqlx::ConnectOptions;
+use sqlx::mysql::MySqlConnectOptions;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::stores::StoreError;
+use crate::stores::pool::{Connection, Health, Pool, PoolBounds};
 
 /// One database of one server.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -32,27 +33,15 @@ pub struct ServerUrl {
 pub struct PoolLimits {
     /// Open pools; the one that was used longest ago is closed for a new one.
     pub max_pools: usize,
-    pub connections_per_pool: u32,
-    /// How long a caller waits for a connection before the server counts as away.
-    pub acquire_timeout: Duration,
-    /// How long a statement may take, well beyond the server's own wait for a lock: a server that
-    /// stands still without closing its connections counts as away after that.
-    pub statement_timeout: Duration,
-    /// How long a server that was found away is not asked again.
-    pub retry_down_after: Duration,
-    /// Idle connections are closed after this time.
-    pub idle_timeout: Duration,
+    /// Of each pool.
+    pub bounds: PoolBounds,
 }
 
 impl Default for PoolLimits {
     fn default() -> Self {
         Self {
             max_pools: 64,
-            connections_per_pool: 16,
-            acquire_timeout: Duration::from_secs(2),
-            statement_timeout: Duration::from_secs(10),
-            retry_down_after: Duration::from_millis(500),
-            idle_timeout: Duration::from_mins(5),
+            bounds: PoolBounds::default(),
         }
     }
 }
@@ -61,7 +50,7 @@ impl Default for PoolLimits {
 #[derive(Clone, Debug)]
 pub struct PoolUse {
     pub database: DatabaseKey,
-    pub open: u32,
+    pub open: usize,
     pub idle: usize,
 }
 
@@ -69,18 +58,16 @@ pub struct PoolUse {
 pub(super) struct Server {
     name: String,
     url: String,
-    budget: Semaphore,
-    down_until: Mutex<Option<Instant>>,
+    budget: Arc<Semaphore>,
+    health: Arc<Health>,
 }
 
 /// A pool with its server.
 #[derive(Clone)]
 pub(super) struct BookPool {
-    pub(super) pool: MySqlPool,
-    pub(super) server: Arc<Server>,
+    pub(super) pool: Pool,
+    server: Arc<Server>,
     acquire_timeout: Duration,
-    statement_timeout: Duration,
-    retry_down_after: Duration,
 }
 
 struct Open {
@@ -95,6 +82,9 @@ pub(super) struct Pools {
     uses: AtomicU64,
 }
 
+/// Pools are looked through for idle connections once in so many uses, and with the metrics.
+const SWEEP_EVERY: u64 = 256;
+
 impl Pools {
     pub(super) fn new(servers: Vec<ServerUrl>, limits: PoolLimits) -> Self {
         let servers = servers
@@ -103,8 +93,8 @@ impl Pools {
                 let shared = Server {
                     name: server.name.clone(),
                     url: server.url,
-                    budget: Semaphore::new(server.max_connections as usize),
-                    down_until: Mutex::new(None),
+                    budget: Arc::new(Semaphore::new(server.max_connections as usize)),
+                    health: Arc::new(Health::new(limits.bounds.retry_down_after)),
                 };
                 (server.name, Arc::new(shared))
             })
@@ -139,6 +129,9 @@ impl Pools {
     pub(super) fn get(&self, key: &DatabaseKey) -> Result<BookPool, StoreError> {
         let now = self.uses.fetch_add(1, Ordering::Relaxed);
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        if now.is_multiple_of(SWEEP_EVERY) {
+            open.values().for_each(|open| open.pool.pool.sweep());
+        }
         if let Some(found) = open.get(key) {
             found.used.store(now, Ordering::Relaxed);
             return Ok(found.pool.clone());
@@ -149,9 +142,9 @@ impl Pools {
                 .iter()
                 .min_by_key(|(_, pool)| pool.used.load(Ordering::Relaxed))
                 .map(|(key, _)| key.clone());
-            if let Some(closed) = oldest.and_then(|key| open.remove(&key)) {
-                // Whoever still works on it finishes: closing waits for connections to come back.
-                tokio::spawn(async move { closed.pool.pool.close().await });
+            // Whoever still works on it finishes; its last connection ends with the last user.
+            if let Some(oldest) = oldest {
+                open.remove(&oldest);
             }
         }
         let used = AtomicU64::new(now);
@@ -170,10 +163,14 @@ impl Pools {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .iter()
-            .map(|(database, open)| PoolUse {
-                database: database.clone(),
-                open: open.pool.pool.size(),
-                idle: open.pool.pool.num_idle(),
+            .map(|(database, open)| {
+                open.pool.pool.sweep();
+                let (open, idle) = open.pool.pool.in_use();
+                PoolUse {
+                    database: database.clone(),
+                    open,
+                    idle,
+                }
             })
             .collect()
     }
@@ -192,19 +189,16 @@ impl Pools {
             .url
             .parse()
             .map_err(|error| StoreError::from_sqlx(&key.server, error))?;
-        let options = options.database(&key.database).disable_statement_logging();
-        let pool = MySqlPoolOptions::new()
-            .max_connections(self.limits.connections_per_pool)
-            .acquire_timeout(self.limits.acquire_timeout)
-            .idle_timeout(self.limits.idle_timeout)
-            .test_before_acquire(false)
-            .connect_lazy_with(options);
+        let bounds = self.limits.bounds;
+        let pool = Pool::on_server(
+            options.database(&key.database),
+            bounds,
+            Arc::clone(&server.health),
+        );
         Ok(BookPool {
             pool,
             server: Arc::clone(server),
-            acquire_timeout: self.limits.acquire_timeout,
-            statement_timeout: self.limits.statement_timeout,
-            retry_down_after: self.limits.retry_down_after,
+            acquire_timeout: bounds.acquire_timeout,
         })
     }
 }
@@ -212,70 +206,20 @@ impl Pools {
 impl BookPool {
     /// A connection, within the server's budget. A server that was found away a moment ago fails
     /// at once, so that its brokers' requests don't pile up.
-    pub(super) async fn acquire(
-        &self,
-    ) -> Result<
-        (
-            tokio::sync::SemaphorePermit<'_>,
-            sqlx::pool::PoolConnection<sqlx::MySql>,
-        ),
-        StoreError,
-    > {
-        if self.is_down() {
-            return Err(self.unavailable(sqlx::Error::PoolTimedOut));
+    pub(super) async fn acquire(&self) -> Result<(OwnedSemaphorePermit, Connection), StoreError> {
+        if self.server.health.is_down() {
+            return Err(self.failed(sqlx::Error::PoolTimedOut));
         }
-        let permit = tokio::time::timeout(self.acquire_timeout, self.server.budget.acquire())
+        let budget = Arc::clone(&self.server.budget).acquire_owned();
+        let permit = tokio::time::timeout(self.acquire_timeout, budget)
             .await
-            .map_err(|_| self.unavailable(sqlx::Error::PoolTimedOut))?
-            .map_err(|_| self.unavailable(sqlx::Error::PoolClosed))?;
-        match self.pool.acquire().await {
-            Ok(connection) => Ok((permit, connection)),
-            Err(error) => {
-                let error = StoreError::from_sqlx(&self.server.name, error);
-                if error.is_unavailable() {
-                    self.mark_down();
-                }
-                Err(error)
-            }
-        }
+            .map_err(|_| self.failed(sqlx::Error::PoolTimedOut))?
+            .map_err(|_| self.failed(sqlx::Error::PoolClosed))?;
+        let connection = self.pool.acquire().await;
+        Ok((permit, connection.map_err(|error| self.failed(error))?))
     }
 
-    /// A statement's outcome, within the bound. One that is given up leaves its connection in an
-    /// unknown state: it must be closed.
-    pub(super) async fn statement<T>(
-        &self,
-        work: impl Future<Output = Result<T, sqlx::Error>>,
-    ) -> Result<T, StoreError> {
-        match tokio::time::timeout(self.statement_timeout, work).await {
-            Ok(outcome) => outcome.map_err(|error| StoreError::from_sqlx(&self.server.name, error)),
-            Err(late) => {
-                self.mark_down();
-                Err(self.unavailable(sqlx::Error::Io(late.into())))
-            }
-        }
-    }
-
-    fn unavailable(&self, source: sqlx::Error) -> StoreError {
-        StoreError::Unavailable {
-            database: self.server.name.clone(),
-            source,
-        }
-    }
-
-    fn is_down(&self) -> bool {
-        self.server
-            .down_until
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .is_some_and(|until| Instant::now() < until)
-    }
-
-    fn mark_down(&self) {
-        let until = Instant::now() + self.retry_down_after;
-        *self
-            .server
-            .down_until
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner) = Some(until);
+    pub(super) fn failed(&self, error: sqlx::Error) -> StoreError {
+        StoreError::from_sqlx(&self.server.name, error)
     }
 }

@@ -1,13 +1,13 @@
 use sqlx::mysql::MySqlRow;
-use sqlx::pool::PoolConnection;
-use sqlx::{Connection, FromRow, MySql, QueryBuilder};
-use tokio::sync::SemaphorePermit;
+use sqlx::{AssertSqlSafe, FromRow, MySql, QueryBuilder, SqlSafeStr};
+use tokio::sync::OwnedSemaphorePermit;
 
 use super::Route;
 use super::pools::BookPool;
 use super::statement::{BookQuery, BookSql};
 use crate::domain::ids::BrokerId;
 use crate::stores::StoreError;
+use crate::stores::pool::Connection;
 use crate::stores::sql::chunks;
 
 /// The way to one broker's book.
@@ -46,62 +46,74 @@ impl BookScope {
     }
 
     /// Begins a write: a transaction that holds the book's fence in share mode, after checking
-    /// that the book is open here and of this epoch.
+    /// that the book is open here and of this epoch. `first` is read in the same round trip; it
+    /// has no value but the broker.
     ///
     /// # Errors
     /// [`StoreError::Moving`] where the fence says otherwise; the server being away or busy.
-    pub async fn begin(&self) -> Result<BookTx<'_>, StoreError> {
-        let mut tx = self.start("START TRANSACTION").await?;
-        tx.check_fence(FENCE_FOR_WRITE).await?;
-        Ok(tx)
+    pub async fn begin<T>(&self, first: BookSql) -> Result<(BookTx, Option<T>), StoreError>
+    where
+        T: for<'r> FromRow<'r, MySqlRow>,
+    {
+        let (tx, mut sets) = self
+            .start("START TRANSACTION", &[FENCE_FOR_WRITE, first])
+            .await?;
+        let row = sets.pop().and_then(|rows| rows.into_iter().next());
+        let row = row.map(|row| T::from_row(&row)).transpose();
+        let row = row.map_err(|error| tx.failed(error))?;
+        Ok((tx, row))
     }
 
     /// Begins a read of one moment: every statement sees the same snapshot, the fence's too.
     ///
     /// # Errors
     /// As [`Self::begin`].
-    pub async fn read(&self) -> Result<BookRead<'_>, StoreError> {
-        let (permit, connection) = self.pool.acquire().await?;
-        let mut tx = BookTx::new(self, permit, connection);
-        tx.raw("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
-            .await?;
-        tx.raw("START TRANSACTION READ ONLY").await?;
-        tx.check_fence(FENCE_FOR_READ).await?;
+    pub async fn read(&self) -> Result<BookRead, StoreError> {
+        let begin = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ; START TRANSACTION READ ONLY";
+        let (tx, _) = self.start(begin, &[FENCE_FOR_READ]).await?;
         Ok(BookRead(tx))
     }
 
-    async fn start(&self, begin: &'static str) -> Result<BookTx<'_>, StoreError> {
-        let (permit, connection) = self.pool.acquire().await?;
-        let mut tx = BookTx::new(self, permit, connection);
-        tx.raw(begin).await?;
-        Ok(tx)
+    /// Begins a transaction and reads the fence and whatever else in one round trip. Gives the
+    /// rows of each of `reads` after the first, which is the fence's.
+    async fn start(
+        &self,
+        begin: &str,
+        reads: &[BookSql],
+    ) -> Result<(BookTx, Vec<Vec<MySqlRow>>), StoreError> {
+        let broker = self.broker();
+        let mut text = begin.to_owned();
+        for read in reads {
+            text.push_str("; ");
+            text.push_str(&read.of(broker));
+        }
+        let (permit, mut connection) = self.pool.acquire().await?;
+        let sets = connection.begin(AssertSqlSafe(text).into_sql_str()).await;
+        let tx = BookTx {
+            scope: self.clone(),
+            connection,
+            _permit: permit,
+        };
+        let mut sets = sets.map_err(|error| tx.failed(error))?;
+        let mut sets = sets.split_off(sets.len().saturating_sub(reads.len()));
+        tx.check_fence(sets.first().and_then(|rows| rows.first()))?;
+        sets.remove(0);
+        Ok((tx, sets))
     }
 }
 
 /// A transaction on one book. Dropped without [`BookTx::commit`], it closes its connection, and
 /// the server rolls it back.
-pub struct BookTx<'a> {
-    scope: &'a BookScope,
-    connection: Option<PoolConnection<MySql>>,
-    _permit: SemaphorePermit<'a>,
+pub struct BookTx {
+    scope: BookScope,
+    connection: Connection,
+    _permit: OwnedSemaphorePermit,
 }
 
 /// A read-only transaction on one book.
-pub struct BookRead<'a>(BookTx<'a>);
+pub struct BookRead(BookTx);
 
-impl<'a> BookTx<'a> {
-    const fn new(
-        scope: &'a BookScope,
-        permit: SemaphorePermit<'a>,
-        connection: PoolConnection<MySql>,
-    ) -> Self {
-        Self {
-            scope,
-            connection: Some(connection),
-            _permit: permit,
-        }
-    }
-
+impl BookTx {
     #[must_use]
     pub const fn broker(&self) -> BrokerId {
         self.scope.route.broker
@@ -135,9 +147,9 @@ impl<'a> BookTx<'a> {
     /// # Errors
     /// The database's. Gives the number of rows that matched.
     pub async fn execute(&mut self, query: BookQuery) -> Result<u64, StoreError> {
-        let pool = &self.scope.pool;
-        let work = query.into_inner().execute(&mut **self.open());
-        Ok(pool.statement(work).await?.rows_affected())
+        let done = query.into_inner().execute(&mut self.connection).await;
+        let done = done.map_err(|error| self.failed(error))?;
+        Ok(done.rows_affected())
     }
 
     /// # Errors
@@ -146,10 +158,9 @@ impl<'a> BookTx<'a> {
     where
         T: for<'r> FromRow<'r, MySqlRow>,
     {
-        let pool = &self.scope.pool;
-        let rows = query.into_inner().fetch_all(&mut **self.open());
-        let read = async { rows.await?.iter().map(T::from_row).collect() };
-        pool.statement(read).await
+        let rows = query.into_inner().fetch_all(&mut self.connection).await;
+        let rows = rows.and_then(|rows| rows.iter().map(T::from_row).collect());
+        rows.map_err(|error| self.failed(error))
     }
 
     /// # Errors
@@ -158,10 +169,12 @@ impl<'a> BookTx<'a> {
     where
         T: for<'r> FromRow<'r, MySqlRow>,
     {
-        let pool = &self.scope.pool;
-        let row = query.into_inner().fetch_optional(&mut **self.open());
-        let read = async { row.await?.as_ref().map(T::from_row).transpose() };
-        pool.statement(read).await
+        let row = query
+            .into_inner()
+            .fetch_optional(&mut self.connection)
+            .await;
+        let row = row.and_then(|row| row.as_ref().map(T::from_row).transpose());
+        row.map_err(|error| self.failed(error))
     }
 
     /// Inserts rows in as few statements as there are bits in their number. `into` reads
@@ -196,9 +209,8 @@ impl<'a> BookTx<'a> {
                 bind(row, value);
             });
             builder.push(on_duplicate);
-            let pool = &self.scope.pool;
-            pool.statement(builder.build().execute(&mut **self.open()))
-                .await?;
+            let done = builder.build().execute(&mut self.connection).await;
+            done.map_err(|error| self.failed(error))?;
         }
         Ok(())
     }
@@ -206,14 +218,15 @@ impl<'a> BookTx<'a> {
     /// # Errors
     /// The database's: whether it took effect is unknown where the connection broke.
     pub async fn commit(mut self) -> Result<(), StoreError> {
-        self.raw("COMMIT").await?;
-        // Only a connection with nothing open goes back to the pool.
-        drop(self.connection.take());
-        Ok(())
+        let done = self.connection.commit().await;
+        done.map_err(|error| self.failed(error))
     }
 
-    async fn check_fence(&mut self, sql: BookSql) -> Result<(), StoreError> {
-        let row: Option<(String, u64)> = self.fetch_optional(self.sql(sql)).await?;
+    fn check_fence(&self, row: Option<&MySqlRow>) -> Result<(), StoreError> {
+        let row: Option<(String, u64)> = row
+            .map(FromRow::from_row)
+            .transpose()
+            .map_err(|error| self.failed(error))?;
         let fence = row.map(|(state, epoch)| {
             let state = match state.as_str() {
                 "open" => Fence::Open,
@@ -232,36 +245,12 @@ impl<'a> BookTx<'a> {
         }
     }
 
-    async fn raw(&mut self, sql: &'static str) -> Result<(), StoreError> {
-        let pool = &self.scope.pool;
-        let work = sqlx::raw_sql(sql).execute(&mut **self.open());
-        pool.statement(work).await.map(drop)
-    }
-
-    fn open(&mut self) -> &mut PoolConnection<MySql> {
-        self.connection
-            .as_mut()
-            .expect("a transaction has its connection until it commits, which consumes it")
+    fn failed(&self, error: sqlx::Error) -> StoreError {
+        self.scope.pool.failed(error)
     }
 }
 
-impl Drop for BookTx<'_> {
-    /// A transaction that was left (an error, a task that was dropped) may be in any state: its
-    /// connection is closed rather than handed to the next, who would go on inside it.
-    fn drop(&mut self) {
-        if let Some(connection) = self.connection.take() {
-            let connection = connection.detach();
-            if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-                runtime.spawn(async move {
-                    // The server rolls back when the connection ends, said goodbye or not.
-                    drop(connection.close().await);
-                });
-            }
-        }
-    }
-}
-
-impl BookRead<'_> {
+impl BookRead {
     #[must_use]
     pub const fn broker(&self) -> BrokerId {
         self.0.broker()

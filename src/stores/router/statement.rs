@@ -33,6 +33,12 @@ impl BookSql {
         self.0.replace("{}", &placeholders(padded(count)))
     }
 
+    /// The text for a broker, where the statement has no other value: for a server that takes
+    /// several statements at once, which carry no values.
+    pub(super) fn of(self, broker: u64) -> String {
+        self.0.replacen('?', &broker.to_string(), 1)
+    }
+
     pub(super) const fn text(self) -> &'static str {
         self.0
     }

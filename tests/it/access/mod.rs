@@ -23,8 +23,7 @@ use settlenet::services::Intention;
 use settlenet::services::auth::{AuthConfig, AuthService, keys as signing};
 use settlenet::services::team::{Member, NewUser, TeamService};
 use settlenet::stores::migrate::{Kind, migrate};
-use sqlx::MySqlPool;
-use sqlx::mysql::MySqlPoolOptions;
+use settlenet::stores::pool::{Pool, PoolBounds};
 use tower::ServiceExt;
 
 use crate::harness::{Databases, World};
@@ -36,7 +35,7 @@ pub struct Access {
     pub app: Router,
     pub state: AppState,
     pub clock: Clock,
-    pub pool: MySqlPool,
+    pub pool: Pool,
     pub keys: PathBuf,
     _databases: Databases,
 }
@@ -92,11 +91,8 @@ impl Access {
     ) -> Self {
         let databases = Databases::new().await;
         migrate(databases.master_url(), Kind::Master).await.unwrap();
-        let pool = MySqlPoolOptions::new()
-            .max_connections(16)
-            .connect(databases.master_url().expose())
-            .await
-            .unwrap();
+        let url = databases.master_url().expose().parse().unwrap();
+        let pool = Pool::new(url, PoolBounds::default());
         let keys = folder();
         signing::generate(&keys).unwrap();
         let clock = Clock::manual(start());

@@ -99,20 +99,17 @@ impl World {
         requests::insert_events(&mut tx, &[&sealed.event])
             .await
             .unwrap();
-        for step in &plan.steps {
-            if let Action::OpenObligation(debt) = &step.action {
-                let subject = plan.subject.to_string();
-                obligations::insert_pending(&mut tx, plan.saga_id, &subject, debt, now)
-                    .await
-                    .unwrap();
-            }
-        }
+        obligations::insert_pending(&mut tx, &[&plan], now)
+            .await
+            .unwrap();
         let lease = Lease {
             by: "a process that died".to_owned(),
             token: Uuid::new_v4(),
             until: now - Duration::seconds(1),
         };
-        sagas::insert(&mut tx, &plan, &lease, 5, now).await.unwrap();
+        sagas::insert(&mut tx, &[&plan], &lease, 5, now)
+            .await
+            .unwrap();
         master::commit(tx).await.unwrap();
         plan
     }

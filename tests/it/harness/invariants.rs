@@ -22,7 +22,7 @@ use settlenet::stores::ledger::{AccountSpec, TransferKind, TransferRecord};
 use settlenet::stores::master::obligations::{self, Obligation};
 use settlenet::stores::master::requests;
 use settlenet::stores::master::sagas::{self, SagaRecord};
-use sqlx::MySqlPool;
+use settlenet::stores::pool::Pool;
 use uuid::Uuid;
 
 use super::World;

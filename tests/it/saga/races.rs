@@ -6,6 +6,7 @@ use futures::future::join_all;
 use settlenet::domain::ids::RequestId;
 use settlenet::domain::request::{Refusal, RequestStatus};
 use settlenet::services::network::NetworkError;
+use settlenet::stores::master;
 
 use super::shapes::Shape;
 use crate::harness::{SOON, World, assert_invariants, proof, until};
@@ -104,9 +105,9 @@ async fn callers_who_hang_up_leave_no_transaction_open_and_the_request_ends_righ
     let world = World::new().await;
     // The count can tell: here is one that somebody left open.
     let pool = &world.app.systems.master;
-    let mut left = pool.begin().await.unwrap();
+    let mut left = master::begin(pool).await.unwrap();
     sqlx::query("SELECT saga_id FROM saga FOR UPDATE")
-        .execute(&mut *left)
+        .execute(&mut left)
         .await
         .unwrap();
     assert_eq!(world.open_transactions().await, 1);

@@ -3,13 +3,15 @@
 use std::collections::BTreeSet;
 
 use chrono::{DateTime, Utc};
+use sqlx::FromRow;
 use sqlx::types::Json;
-use sqlx::{FromRow, MySqlConnection, MySqlPool};
 
 use super::{After, LoginState, StoreError, corrupt, failed, read_role, read_scopes, write_scopes};
 use crate::domain::access::{Role, Scope, TeamSeat};
 use crate::domain::canonical::Hash;
 use crate::domain::ids::{BrokerId, ClientId};
+use crate::stores::master::MasterTx;
+use crate::stores::pool::Pool;
 
 /// A program that logs in. Never shown as it is: it has the secret's hash.
 #[derive(Clone, Debug)]
@@ -64,7 +66,7 @@ fn read_hash(bytes: &[u8]) -> Result<Hash, StoreError> {
 /// # Errors
 /// A duplicate where the id is taken.
 pub async fn insert(
-    conn: &mut MySqlConnection,
+    conn: &mut MasterTx,
     client: &ApiClient,
     now: DateTime<Utc>,
 ) -> Result<(), StoreError> {
@@ -92,7 +94,7 @@ pub async fn insert(
 /// # Errors
 /// The database's.
 pub async fn by_id(
-    conn: &mut MySqlConnection,
+    conn: &mut MasterTx,
     client_id: ClientId,
 ) -> Result<Option<ApiClient>, StoreError> {
     sqlx::query_as::<_, Row>(
@@ -112,7 +114,7 @@ pub async fn by_id(
 /// # Errors
 /// The database's.
 pub async fn of_team(
-    pool: &MySqlPool,
+    pool: &Pool,
     team: TeamSeat,
     after: After,
     limit: u32,
@@ -155,7 +157,7 @@ pub async fn of_team(
 /// # Errors
 /// The database's.
 pub async fn set_state(
-    conn: &mut MySqlConnection,
+    conn: &mut MasterTx,
     team: TeamSeat,
     client_id: ClientId,
     state: LoginState,

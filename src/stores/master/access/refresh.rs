@@ -3,14 +3,15 @@
 use std::collections::BTreeSet;
 
 use chrono::{DateTime, Utc};
+use sqlx::FromRow;
 use sqlx::types::Json;
-use sqlx::{FromRow, MySqlConnection};
 use uuid::Uuid;
 
 use super::{StoreError, failed, read_scopes, write_scopes};
 use crate::domain::access::Scope;
 use crate::domain::canonical::Hash;
 use crate::domain::ids::UserId;
+use crate::stores::master::MasterTx;
 
 /// Why a family ended before its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,7 +53,7 @@ pub struct Token {
 /// # Errors
 /// The database's.
 pub async fn insert_family(
-    conn: &mut MySqlConnection,
+    conn: &mut MasterTx,
     family: &Family,
     now: DateTime<Utc>,
 ) -> Result<(), StoreError> {
@@ -74,7 +75,7 @@ pub async fn insert_family(
 /// # Errors
 /// The database's.
 pub async fn insert_token(
-    conn: &mut MySqlConnection,
+    conn: &mut MasterTx,
     token_hash: Hash,
     family: Uuid,
     now: DateTime<Utc>,
@@ -99,7 +100,7 @@ pub async fn insert_token(
 /// # Errors
 /// The database's.
 pub async fn lock(
-    conn: &mut MySqlConnection,
+    conn: &mut MasterTx,
     token_hash: Hash,
 ) -> Result<Option<(Family, Token)>, StoreError> {
     #[derive(FromRow)]
@@ -151,7 +152,7 @@ pub async fn lock(
 /// # Errors
 /// The database's.
 pub async fn mark_rotated(
-    conn: &mut MySqlConnection,
+    conn: &mut MasterTx,
     token_hash: Hash,
     now: DateTime<Utc>,
 ) -> Result<(), StoreError> {
@@ -169,7 +170,7 @@ pub async fn mark_rotated(
 /// # Errors
 /// The database's.
 pub async fn revoke_family(
-    conn: &mut MySqlConnection,
+    conn: &mut MasterTx,
     family: Uuid,
     by: RevokedBy,
     now: DateTime<Utc>,
@@ -190,7 +191,7 @@ pub async fn revoke_family(
 /// # Errors
 /// The database's.
 pub async fn revoke_user(
-    conn: &mut MySqlConnection,
+    conn: &mut MasterTx,
     user_id: UserId,
     by: RevokedBy,
     now: DateTime<Utc>,
@@ -213,7 +214,7 @@ pub async fn revoke_user(
 /// # Errors
 /// The database's.
 pub async fn purge(
-    conn: &mut MySqlConnection,
+    conn: &mut MasterTx,
     before: DateTime<Utc>,
     limit: u32,
 ) -> Result<u64, StoreError> {

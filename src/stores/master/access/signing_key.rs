@@ -1,9 +1,10 @@
 //! `signing_key`: the public halves.
 
 use chrono::{DateTime, Utc};
-use sqlx::{FromRow, MySqlPool};
+use sqlx::FromRow;
 
 use super::{StoreError, corrupt, failed};
+use crate::stores::pool::Pool;
 
 /// A key that signs, or has signed, access tokens.
 #[derive(Clone, Debug)]
@@ -29,7 +30,7 @@ struct Row {
 /// # Errors
 /// The database's.
 pub async fn register(
-    pool: &MySqlPool,
+    pool: &Pool,
     kid: &str,
     public_key: &[u8; 32],
     signs_from: DateTime<Utc>,
@@ -53,10 +54,7 @@ pub async fn register(
 ///
 /// # Errors
 /// The database's.
-pub async fn verifying(
-    pool: &MySqlPool,
-    now: DateTime<Utc>,
-) -> Result<Vec<SigningKey>, StoreError> {
+pub async fn verifying(pool: &Pool, now: DateTime<Utc>) -> Result<Vec<SigningKey>, StoreError> {
     let rows: Vec<Row> = sqlx::query_as(
         "SELECT kid, public_key, signs_from, verifies_until FROM signing_key
          WHERE verifies_until IS NULL OR verifies_until > ? ORDER BY signs_from, kid",
@@ -86,7 +84,7 @@ pub async fn verifying(
 /// # Errors
 /// The database's.
 pub async fn retire(
-    pool: &MySqlPool,
+    pool: &Pool,
     kid: &str,
     verifies_until: DateTime<Utc>,
 ) -> Result<bool, StoreError> {

@@ -1,18 +1,19 @@
 //! `login_throttle`.
 
 use chrono::{DateTime, Utc};
-use sqlx::{MySqlConnection, MySqlPool};
 
 use super::{StoreError, failed};
 use crate::domain::canonical::Hash;
 use crate::domain::throttle::ThrottleRecord;
+use crate::stores::master::MasterTx;
+use crate::stores::pool::Pool;
 
 /// The record of a subject, locked; a row is made for it where there is none.
 ///
 /// # Errors
 /// The database's.
 pub async fn lock(
-    conn: &mut MySqlConnection,
+    conn: &mut MasterTx,
     subject: Hash,
     now: DateTime<Utc>,
 ) -> Result<ThrottleRecord, StoreError> {
@@ -46,7 +47,7 @@ pub async fn lock(
 /// # Errors
 /// The database's.
 pub async fn save(
-    conn: &mut MySqlConnection,
+    conn: &mut MasterTx,
     subject: Hash,
     record: ThrottleRecord,
     now: DateTime<Utc>,
@@ -71,7 +72,7 @@ pub async fn save(
 ///
 /// # Errors
 /// The database's.
-pub async fn forget(pool: &MySqlPool, subject: Hash) -> Result<(), StoreError> {
+pub async fn forget(pool: &Pool, subject: Hash) -> Result<(), StoreError> {
     sqlx::query("DELETE FROM login_throttle WHERE subject = ?")
         .bind(subject.0.as_slice())
         .execute(pool)
@@ -84,7 +85,7 @@ pub async fn forget(pool: &MySqlPool, subject: Hash) -> Result<(), StoreError> {
 ///
 /// # Errors
 /// The database's.
-pub async fn refund(pool: &MySqlPool, subject: Hash) -> Result<(), StoreError> {
+pub async fn refund(pool: &Pool, subject: Hash) -> Result<(), StoreError> {
     sqlx::query(
         "UPDATE login_throttle SET attempts = attempts - 1 WHERE subject = ? AND attempts > 0",
     )
@@ -99,7 +100,7 @@ pub async fn refund(pool: &MySqlPool, subject: Hash) -> Result<(), StoreError> {
 ///
 /// # Errors
 /// The database's.
-pub async fn purge(pool: &MySqlPool, before: DateTime<Utc>, limit: u32) -> Result<u64, StoreError> {
+pub async fn purge(pool: &Pool, before: DateTime<Utc>, limit: u32) -> Result<u64, StoreError> {
     let done = sqlx::query("DELETE FROM login_throttle WHERE updated_at < ? LIMIT ?")
         .bind(before)
         .bind(limit)

@@ -1,11 +1,13 @@
 //! `user`.
 
 use chrono::{DateTime, Utc};
-use sqlx::{FromRow, MySqlConnection, MySqlPool};
+use sqlx::FromRow;
 
 use super::{After, LoginState, StoreError, failed, read_role};
 use crate::domain::access::{Role, TeamSeat};
 use crate::domain::ids::{BrokerId, UserId};
+use crate::stores::master::MasterTx;
+use crate::stores::pool::Pool;
 
 /// A person who logs in. Never shown as it is: it has the password's hash.
 #[derive(Clone, Debug)]
@@ -47,7 +49,7 @@ impl Row {
 /// # Errors
 /// A duplicate where the login is taken.
 pub async fn insert(
-    conn: &mut MySqlConnection,
+    conn: &mut MasterTx,
     user: &User,
     now: DateTime<Utc>,
 ) -> Result<(), StoreError> {
@@ -71,7 +73,7 @@ pub async fn insert(
 
 /// # Errors
 /// The database's.
-pub async fn by_login(pool: &MySqlPool, login: &str) -> Result<Option<User>, StoreError> {
+pub async fn by_login(pool: &Pool, login: &str) -> Result<Option<User>, StoreError> {
     sqlx::query_as::<_, Row>(
         "SELECT user_id, login, password_hash, role, broker_id, state, created_at
          FROM user WHERE login = ?",
@@ -86,10 +88,7 @@ pub async fn by_login(pool: &MySqlPool, login: &str) -> Result<Option<User>, Sto
 
 /// # Errors
 /// The database's.
-pub async fn by_id(
-    conn: &mut MySqlConnection,
-    user_id: UserId,
-) -> Result<Option<User>, StoreError> {
+pub async fn by_id(conn: &mut MasterTx, user_id: UserId) -> Result<Option<User>, StoreError> {
     sqlx::query_as::<_, Row>(
         "SELECT user_id, login, password_hash, role, broker_id, state, created_at
          FROM user WHERE user_id = ?",
@@ -107,7 +106,7 @@ pub async fn by_id(
 /// # Errors
 /// The database's.
 pub async fn of_team(
-    pool: &MySqlPool,
+    pool: &Pool,
     team: TeamSeat,
     after: After,
     limit: u32,
@@ -147,7 +146,7 @@ pub async fn of_team(
 /// # Errors
 /// The database's.
 pub async fn set_state(
-    conn: &mut MySqlConnection,
+    conn: &mut MasterTx,
     team: TeamSeat,
     user_id: UserId,
     state: LoginState,

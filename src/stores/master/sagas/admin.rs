@@ -2,13 +2,14 @@
 
 use chrono::{DateTime, Utc};
 use serde_json::Value;
-use sqlx::{FromRow, MySql, MySqlPool, QueryBuilder};
+use sqlx::{FromRow, MySql, QueryBuilder};
 use uuid::Uuid;
 
 use super::row::{SagaRecord, SagaRow, saga_columns};
 use crate::domain::saga::SagaStatus;
 use crate::stores::StoreError;
 use crate::stores::master::{alerts, begin, commit, failed};
+use crate::stores::pool::Pool;
 
 use super::STUCK_ALERT;
 
@@ -46,7 +47,7 @@ pub struct StepDetail {
 /// # Errors
 /// The master's, or a row that can't be read.
 pub async fn list(
-    master: &MySqlPool,
+    master: &Pool,
     status: Option<SagaStatus>,
     after: Option<(DateTime<Utc>, Uuid)>,
     limit: u32,
@@ -80,7 +81,7 @@ pub async fn list(
 
 /// # Errors
 /// The master's, or a row that can't be read.
-pub async fn show(master: &MySqlPool, saga_id: Uuid) -> Result<Option<Detail>, StoreError> {
+pub async fn show(master: &Pool, saga_id: Uuid) -> Result<Option<Detail>, StoreError> {
     let Some(record) = super::row::record(master, saga_id).await? else {
         return Ok(None);
     };
@@ -103,7 +104,7 @@ pub async fn show(master: &MySqlPool, saga_id: Uuid) -> Result<Option<Detail>, S
 /// # Errors
 /// The master's.
 pub async fn release_to_workers(
-    master: &MySqlPool,
+    master: &Pool,
     saga_id: Uuid,
     now: DateTime<Utc>,
 ) -> Result<bool, StoreError> {
@@ -114,7 +115,7 @@ pub async fn release_to_workers(
     )
     .bind(now)
     .bind(saga_id)
-    .execute(&mut *tx)
+    .execute(&mut tx)
     .await
     .map_err(failed)?;
     let was_stuck = done.rows_affected() == 1;
@@ -125,7 +126,7 @@ pub async fn release_to_workers(
         )
         .bind(now)
         .bind(saga_id)
-        .execute(&mut *tx)
+        .execute(&mut tx)
         .await
         .map_err(failed)?;
         alerts::resolve(&mut tx, STUCK_ALERT, &saga_id.to_string(), now).await?;
@@ -139,7 +140,7 @@ pub async fn release_to_workers(
 /// # Errors
 /// The master's.
 pub async fn request_compensation(
-    master: &MySqlPool,
+    master: &Pool,
     saga_id: Uuid,
     now: DateTime<Utc>,
 ) -> Result<bool, StoreError> {

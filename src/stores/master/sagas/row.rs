@@ -1,7 +1,7 @@
 use chrono::{DateTime, Utc};
 use serde_json::Value;
+use sqlx::FromRow;
 use sqlx::types::Json;
-use sqlx::{FromRow, MySqlPool};
 use uuid::Uuid;
 
 use crate::domain::ids::RequestId;
@@ -10,6 +10,7 @@ use crate::domain::saga::{Direction, SagaKind, SagaStatus};
 use crate::stores::StoreError;
 use crate::stores::error::corrupt;
 use crate::stores::master::failed;
+use crate::stores::pool::Pool;
 
 /// A saga's own row.
 #[derive(Clone, Debug, PartialEq)]
@@ -72,10 +73,7 @@ impl SagaRow {
     }
 }
 
-pub(super) async fn record(
-    master: &MySqlPool,
-    saga_id: Uuid,
-) -> Result<Option<SagaRecord>, StoreError> {
+pub(super) async fn record(master: &Pool, saga_id: Uuid) -> Result<Option<SagaRecord>, StoreError> {
     let row: Option<SagaRow> = sqlx::query_as(concat!(
         "SELECT ",
         saga_columns!(),
@@ -88,10 +86,7 @@ pub(super) async fn record(
     row.map(SagaRow::read).transpose()
 }
 
-pub(super) async fn load(
-    master: &MySqlPool,
-    saga_id: Uuid,
-) -> Result<Option<LoadedSaga>, StoreError> {
+pub(super) async fn load(master: &Pool, saga_id: Uuid) -> Result<Option<LoadedSaga>, StoreError> {
     let Some(record) = record(master, saga_id).await? else {
         return Ok(None);
     };

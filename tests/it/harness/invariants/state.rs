@@ -13,7 +13,7 @@ use settlenet::stores::ledger::{AccountSpec, TransferRecord};
 use settlenet::stores::master::obligations::{self, Obligation};
 use settlenet::stores::master::requests;
 use settlenet::stores::master::sagas::{self, SagaRecord};
-use sqlx::MySqlPool;
+use settlenet::stores::pool::Pool;
 use uuid::Uuid;
 
 use crate::harness::World;
@@ -112,7 +112,7 @@ impl State {
     }
 }
 
-async fn ids(master: &MySqlPool, sql: &'static str) -> Vec<u64> {
+async fn ids(master: &Pool, sql: &'static str) -> Vec<u64> {
     sqlx::query_scalar(sql)
         .fetch_all(master)
         .await
@@ -146,7 +146,7 @@ async fn load_book(world: &World, broker: BrokerId) -> Book {
     }
 }
 
-async fn load_sagas(master: &MySqlPool) -> (Vec<(SagaRecord, Cursors)>, Vec<Obligation>) {
+async fn load_sagas(master: &Pool) -> (Vec<(SagaRecord, Cursors)>, Vec<Obligation>) {
     let rows: Vec<(Uuid, i64, i64, i64)> = sqlx::query_as(
         "SELECT s.saga_id, CAST(SUM(o.status = 'pending') AS INT), CAST(SUM(o.status = 'waiting') AS INT),
                 CAST(SUM(o.status = 'failed') AS INT)

@@ -1,0 +1,296 @@
+//! Connections to one database of the MySQL family: pooled, and bounded in number and in time.
+//!
+//! A server that closes its connections is noticed by itself. One that stands still, or is gone
+//! without a word, is noticed by the bounds: on connecting, and on every statement. It is not
+//! asked again for a moment then, so that what depends on it fails at once instead of queueing.
+//! A connection whose statement was given up, or which was left inside a transaction, may be in
+//! any state: it is closed and never handed on.
+
+mod connection;
+
+pub use connection::Connection;
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use deadpool::managed::{self, Metrics, PoolError, RecycleError, RecycleResult, Timeouts};
+use futures::future::BoxFuture;
+use futures::stream::{self, BoxStream};
+use futures::{FutureExt, StreamExt, TryFutureExt};
+use sqlx::mysql::{MySqlConnectOptions, MySqlQueryResult, MySqlRow, MySqlStatement};
+use sqlx::{
+    ConnectOptions as _, Connection as _, Describe, Either, Execute, Executor, MySql,
+    MySqlConnection, SqlStr,
+};
+
+/// Bounds of one pool.
+#[derive(Clone, Copy, Debug)]
+pub struct PoolBounds {
+    pub max_connections: usize,
+    /// How long a caller waits for a connection, and a new connection may take.
+    pub acquire_timeout: Duration,
+    /// How long a statement may take, well beyond the server's own wait for a lock.
+    pub statement_timeout: Duration,
+    /// How long a server that was found away is not asked again.
+    pub retry_down_after: Duration,
+    /// Connections that were idle for so long are closed.
+    pub idle_timeout: Duration,
+}
+
+impl Default for PoolBounds {
+    fn default() -> Self {
+        Self {
+            max_connections: 16,
+            acquire_timeout: Duration::from_secs(2),
+            statement_timeout: Duration::from_secs(10),
+            retry_down_after: Duration::from_millis(500),
+            idle_timeout: Duration::from_mins(5),
+        }
+    }
+}
+
+/// Statements that a connection keeps prepared: ours, each in the few sizes of its lists.
+const STATEMENTS: usize = 256;
+/// An idle connection is asked whether it still lives before it is used again, unless it was
+/// used a moment ago: a server takes longer than this to start anew.
+const TRUSTED_FOR: Duration = Duration::from_millis(500);
+/// Connections are renewed, so that they follow a server's name to another address.
+const LIFETIME: Duration = Duration::from_mins(30);
+/// What every session has, whatever the server's own settings. Nobody waits long for a lock.
+const SESSION: &str = "SET SESSION innodb_lock_wait_timeout = 3; \
+     SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED";
+/// `MariaDB` only: a client that stands still inside a transaction must not hold a book's rows.
+const SESSION_OF_MARIADB: &str = "SET SESSION idle_transaction_timeout = 5";
+
+/// Whether a server answers; what its pools share.
+#[derive(Debug)]
+pub struct Health {
+    retry_down_after: Duration,
+    down_until: Mutex<Option<Instant>>,
+}
+
+impl Health {
+    #[must_use]
+    pub fn new(retry_down_after: Duration) -> Self {
+        Self {
+            retry_down_after,
+            down_until: Mutex::default(),
+        }
+    }
+
+    #[must_use]
+    pub fn is_down(&self) -> bool {
+        self.down_until
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .is_some_and(|until| Instant::now() < until)
+    }
+
+    fn mark_down(&self) {
+        let until = Instant::now() + self.retry_down_after;
+        *self
+            .down_until
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = Some(until);
+    }
+}
+
+/// How one more connection is made, and an idle one looked at.
+#[derive(Debug)]
+struct Connector(MySqlConnectOptions);
+
+impl managed::Manager for Connector {
+    type Type = MySqlConnection;
+    type Error = sqlx::Error;
+
+    async fn create(&self) -> Result<MySqlConnection, sqlx::Error> {
+        let mut connection = self.0.connect().await?;
+        connection.execute(SESSION).await?;
+        match connection.execute(SESSION_OF_MARIADB).await {
+            // MySQL has no such variable.
+            Ok(_) | Err(sqlx::Error::Database(_)) => Ok(connection),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn recycle(
+        &self,
+        connection: &mut MySqlConnection,
+        metrics: &Metrics,
+    ) -> RecycleResult<sqlx::Error> {
+        if metrics.age() > LIFETIME {
+            return Err(RecycleError::message("it is old"));
+        }
+        if metrics.last_used() > TRUSTED_FOR {
+            connection.ping().await?;
+        }
+        Ok(())
+    }
+}
+
+/// Connections to one database. Clones share them; none is made before it is needed.
+#[derive(Clone, Debug)]
+pub struct Pool {
+    inner: managed::Pool<Connector>,
+    health: Arc<Health>,
+    statement_timeout: Duration,
+    idle_timeout: Duration,
+    /// When idle connections were last looked for.
+    swept: Arc<Mutex<Instant>>,
+}
+
+impl Pool {
+    /// A pool to a database of its own server.
+    #[must_use]
+    pub fn new(options: MySqlConnectOptions, bounds: PoolBounds) -> Self {
+        let health = Arc::new(Health::new(bounds.retry_down_after));
+        Self::on_server(options, bounds, health)
+    }
+
+    /// A pool to one of several databases of a server.
+    ///
+    /// # Panics
+    /// Never: bounds in time have the runtime that they need.
+    #[must_use]
+    pub fn on_server(
+        options: MySqlConnectOptions,
+        bounds: PoolBounds,
+        health: Arc<Health>,
+    ) -> Self {
+        let options = options
+            .statement_cache_capacity(STATEMENTS)
+            .disable_statement_logging();
+        let inner = managed::Pool::builder(Connector(options))
+            .max_size(bounds.max_connections)
+            .timeouts(Timeouts {
+                wait: Some(bounds.acquire_timeout),
+                create: Some(bounds.acquire_timeout),
+                recycle: Some(bounds.acquire_timeout),
+            })
+            .runtime(deadpool::Runtime::Tokio1)
+            .build()
+            .expect("a runtime is given, which is all that can be missing");
+        Self {
+            inner,
+            health,
+            statement_timeout: bounds.statement_timeout,
+            idle_timeout: bounds.idle_timeout,
+            swept: Arc::new(Mutex::new(Instant::now())),
+        }
+    }
+
+    /// A connection, within the bound.
+    ///
+    /// # Errors
+    /// The server being away, or found away a moment ago.
+    pub async fn acquire(&self) -> Result<Connection, sqlx::Error> {
+        if self.health.is_down() {
+            return Err(sqlx::Error::PoolTimedOut);
+        }
+        match self.inner.get().await {
+            Ok(object) => Ok(Connection::new(
+                object,
+                Arc::clone(&self.health),
+                self.statement_timeout,
+            )),
+            Err(PoolError::Backend(error)) => {
+                if matches!(error, sqlx::Error::Io(_) | sqlx::Error::Tls(_)) {
+                    self.health.mark_down();
+                }
+                Err(error)
+            }
+            Err(PoolError::Timeout(what)) => {
+                // All connections in use says nothing about the server.
+                if !matches!(what, managed::TimeoutType::Wait) {
+                    self.health.mark_down();
+                }
+                Err(sqlx::Error::PoolTimedOut)
+            }
+            Err(PoolError::Closed) => Err(sqlx::Error::PoolClosed),
+            Err(PoolError::NoRuntimeSpecified | PoolError::PostCreateHook(_)) => {
+                Err(sqlx::Error::WorkerCrashed)
+            }
+        }
+    }
+
+    /// Open and idle connections.
+    #[must_use]
+    pub fn in_use(&self) -> (usize, usize) {
+        let status = self.inner.status();
+        (status.size, status.available)
+    }
+
+    /// Closes what has been idle for too long. Cheap to call often.
+    pub fn sweep(&self) {
+        let mut swept = self.swept.lock().unwrap_or_else(PoisonError::into_inner);
+        if swept.elapsed() < self.idle_timeout / 4 {
+            return;
+        }
+        *swept = Instant::now();
+        drop(swept);
+        let idle = self
+            .inner
+            .retain(|_, metrics| metrics.last_used() < self.idle_timeout);
+        for connection in idle.removed {
+            connection::close(connection);
+        }
+    }
+}
+
+type Rows<'e> = BoxStream<'e, Result<Either<MySqlQueryResult, MySqlRow>, sqlx::Error>>;
+
+/// One statement on a connection of its own. All of its rows are read before the first is given.
+impl<'c> Executor<'c> for &Pool {
+    type Database = MySql;
+
+    fn fetch_many<'e, 'q: 'e, E>(self, query: E) -> Rows<'e>
+    where
+        'c: 'e,
+        E: 'q + Execute<'q, MySql>,
+    {
+        let pool = self.clone();
+        async move {
+            let mut connection = pool.acquire().await?;
+            connection.all(query).await
+        }
+        .map_ok(|rows| stream::iter(rows.into_iter().map(Ok)))
+        .try_flatten_stream()
+        .boxed()
+    }
+
+    fn fetch_optional<'e, 'q: 'e, E>(
+        self,
+        query: E,
+    ) -> BoxFuture<'e, Result<Option<MySqlRow>, sqlx::Error>>
+    where
+        'c: 'e,
+        E: 'q + Execute<'q, MySql>,
+    {
+        let pool = self.clone();
+        async move {
+            let mut connection = pool.acquire().await?;
+            connection.optional(query).await
+        }
+        .boxed()
+    }
+
+    fn prepare_with<'e>(
+        self,
+        sql: SqlStr,
+        parameters: &'e [sqlx::mysql::MySqlTypeInfo],
+    ) -> BoxFuture<'e, Result<MySqlStatement, sqlx::Error>>
+    where
+        'c: 'e,
+    {
+        let pool = self.clone();
+        async move { pool.acquire().await?.prepared(sql, parameters).await }.boxed()
+    }
+
+    fn describe<'e>(self, sql: SqlStr) -> BoxFuture<'e, Result<Describe<MySql>, sqlx::Error>>
+    where
+        'c: 'e,
+    {
+        let pool = self.clone();
+        async move { pool.acquire().await?.described(sql).await }.boxed()
+    }
+}
