@@ -5,6 +5,7 @@ pub mod announce;
 pub mod auth;
 pub mod books;
 pub mod lanes;
+pub mod migration;
 pub mod network;
 pub mod onboarding;
 pub mod provisioning;

@@ -17,8 +17,8 @@ use crate::domain::ids::BrokerId;
 use crate::runtime::{Clock, Entropy};
 use crate::services::Intention;
 use crate::services::auth::AuthService;
+use crate::services::migration::migrate_all;
 use crate::services::team::{NewUser, TeamService};
-use crate::stores::migrate;
 
 /// Brokers, their plans and log-ins.
 const BROKERS: [(&str, BrokerPlan, &str); 4] = [
@@ -107,9 +107,7 @@ pub(super) async fn make(config: &Config, dir: &Path) -> anyhow::Result<Network>
 }
 
 async fn migrate(config: &Config) -> anyhow::Result<()> {
-    // The master first by itself: it may not be there, and knows the others.
-    migrate::migrate(&config.master.url, migrate::Kind::Master).await?;
-    let reports = migrate::migrate_all(config, |_, _, _| {}).await?;
+    let reports = migrate_all(config, |_, _, _| {}).await?;
     for report in reports {
         if let Err(error) = &report.outcome {
             bail!("{} could not be migrated: {error}", report.database);
