@@ -67,11 +67,13 @@ pub(super) async fn make(config: &Config, dir: &Path) -> anyhow::Result<Network>
     let now = systems.clock.now();
     let provisioning = &app.provisioning;
     // Server `a` has the master and shards; FULL brokers go to `b`.
-    provisioning.register_server("a", 0, now).await?;
-    provisioning.register_server("b", CAPACITY, now).await?;
+    provisioning.register_server("a", 0, None, now).await?;
+    provisioning
+        .register_server("b", CAPACITY, None, now)
+        .await?;
     let shard = format!("{}shard_01", config.books.database_prefix);
     provisioning
-        .create_shard("a", &shard, CAPACITY, now)
+        .create_shard("a", &shard, CAPACITY, None, now)
         .await?;
 
     let password = password(dir)?;
