@@ -10,8 +10,9 @@ use crate::domain::proof::Proof;
 use crate::runtime::Clock;
 use crate::stores::StoreError;
 use crate::stores::master::idempotency::{self, Intention, Known};
-use crate::stores::master::uploads::{self, Upload};
-use crate::stores::master::{self};
+use crate::stores::master::{self, uploads};
+
+pub use crate::stores::master::uploads::Upload;
 
 /// Where an upload is found; a proof names its file by this and the id.
 pub const PATH: &str = "/v1/uploads/";

@@ -14,7 +14,6 @@ use crate::domain::access::{Role, TeamSeat};
 use crate::domain::broker::BrokerPlan;
 use crate::domain::canonical::Hash;
 use crate::domain::ids::BrokerId;
-use crate::runtime::{Clock, Entropy};
 use crate::services::Intention;
 use crate::services::auth::AuthService;
 use crate::services::migration::migrate_all;
@@ -60,9 +59,8 @@ impl Network {
 }
 
 /// Migrates all databases and makes what is not there yet.
-pub(super) async fn make(config: &Config, dir: &Path) -> anyhow::Result<Network> {
+pub(super) async fn make(app: &App, config: &Config, dir: &Path) -> anyhow::Result<Network> {
     migrate(config).await?;
-    let app = App::assemble(config, Clock::System, Entropy::from_env())?;
     let systems = &app.systems;
     let now = systems.clock.now();
     let provisioning = &app.provisioning;
