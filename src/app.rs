@@ -6,11 +6,14 @@ use sqlx::mysql::MySqlConnectOptions;
 
 use crate::config::Config;
 use crate::runtime::{Clock, Entropy};
+use crate::services::alerts::AlertService;
 use crate::services::books::BooksService;
+use crate::services::feeds::FeedService;
 use crate::services::network::{NetworkRules, NetworkService};
+use crate::services::obligations::ObligationService;
 use crate::services::provisioning::Provisioning;
 use crate::services::reconcile::Reconcile;
-use crate::services::saga::{SagaEngine, SagaLimits, Systems};
+use crate::services::saga::{SagaEngine, SagaLimits, SagaRecords, Systems};
 use crate::services::uploads::UploadService;
 use crate::stores::StoreError;
 use crate::stores::ledger::{Ledger, LedgerConfig, LedgerError};
@@ -24,9 +27,13 @@ pub struct App {
     pub systems: Systems,
     pub currencies: Arc<CurrencyRegistry>,
     pub engine: SagaEngine,
+    pub sagas: SagaRecords,
     pub network: NetworkService,
+    pub obligations: ObligationService,
     pub uploads: UploadService,
     pub books: BooksService,
+    pub feeds: FeedService,
+    pub alerts: AlertService,
     pub provisioning: Provisioning,
     pub reconcile: Reconcile,
 }
@@ -129,7 +136,11 @@ impl App {
         );
         let uploads = UploadService::new(systems.master.clone(), systems.clock.clone());
         Ok(Self {
+            sagas: SagaRecords::new(systems.master.clone()),
+            obligations: ObligationService::new(systems.master.clone(), systems.ledger.clone()),
             books: BooksService::new(Arc::clone(&systems.router)),
+            feeds: FeedService::new(systems.master.clone()),
+            alerts: AlertService::new(systems.master.clone(), systems.clock.clone()),
             provisioning: stores.provisioning(config),
             reconcile: Reconcile::new(systems.clone(), Arc::clone(&currencies)),
             systems,

@@ -12,7 +12,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, bail};
 
 use super::Failure;
+use crate::app::App;
 use crate::config::Config;
+use crate::runtime::{Clock, Entropy};
 use crate::stack::{end_companion, start_detached};
 
 /// Show the main job on this machine, and leave the server running
@@ -42,9 +44,10 @@ pub(super) async fn run(args: Args) -> Result<ExitCode, Failure> {
     let config = Config::load(Some(&description.config))?;
 
     end_companion(&dir).await;
-    let network = network::make(&config, &dir).await?;
+    let app = App::assemble(&config, Clock::System, Entropy::from_env())?;
+    let network = network::make(&app, &config, &dir).await?;
     let address = serve(&program, &dir, &description.config, &config).await?;
-    job::run(&config, &address, &network).await?;
+    job::run(&app, &address, &network).await?;
     print_end(&address, &network, &args.dir);
     Ok(ExitCode::SUCCESS)
 }

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use serde_json::json;
 
 use super::{ConfigFile, Failure, print};
-use crate::stores::migrate::{Report, migrate_all};
+use crate::services::migration::{Report, migrate_all};
 
 /// Bring all databases of the network to this program's schema
 ///

@@ -23,7 +23,6 @@ use crate::services::StoreError;
 use crate::services::onboarding::{self, NewMemberBroker, OnboardingError};
 use crate::services::provisioning::ProvisioningError;
 use crate::services::team::{NewUser, TeamError};
-use crate::stores::master::brokers;
 
 pub fn routes() -> Routes {
     Routes::new()
@@ -135,7 +134,7 @@ async fn own(
     me: Allowed<actions::BrokerRead>,
     State(state): State<AppState>,
 ) -> Result<Json<BrokerView>, Problem> {
-    let broker = find(&state, me.seat.broker_id).await?;
+    let broker = state.app.provisioning.broker(me.seat.broker_id).await?;
     Ok(Json(BrokerView {
         id: broker.id,
         name: broker.name,
@@ -173,10 +172,9 @@ async fn create(
     };
     let here = state.clone();
     let work = async move {
-        let master = &here.app.systems.master;
         let places = &here.app.provisioning;
         let now = here.clock.now();
-        onboarding::create_broker(master, places, &here.team, new, &intention, now).await
+        onboarding::create_broker(places, &here.team, new, &intention, now).await
     };
     let (broker, member) = state.lifecycle.detached(work).await??;
     let created = CreatedView {
@@ -198,8 +196,10 @@ async fn list(
     QueryOf(query): QueryOf<ListQuery>,
 ) -> Result<Json<Page<AdminBrokerView>>, Problem> {
     let page = PageRequest::<BrokerId>::read("brokers", query.limit, query.cursor.as_deref())?;
-    let master = &state.app.systems.master;
-    let found = brokers::list(master, query.state, page.after, page.fetch()).await?;
+    let places = &state.app.provisioning;
+    let found = places
+        .brokers(query.state, page.after, page.fetch())
+        .await?;
     Ok(Json(page.page(
         found,
         |broker| broker.id,
@@ -215,7 +215,7 @@ async fn read(
     State(state): State<AppState>,
     PathOf(id): PathOf<BrokerId>,
 ) -> Result<Json<AdminBrokerView>, Problem> {
-    Ok(Json(find(&state, id).await?.into()))
+    Ok(Json(state.app.provisioning.broker(id).await?.into()))
 }
 
 /// Suspend a broker: it finishes what is in flight and starts nothing new.
@@ -240,11 +240,6 @@ async fn resume(
     PathOf(id): PathOf<BrokerId>,
 ) -> Result<Json<AdminBrokerView>, Problem> {
     Ok(Json(state.app.provisioning.reinstate(id).await?.into()))
-}
-
-async fn find(state: &AppState, id: BrokerId) -> Result<Broker, Problem> {
-    let found = brokers::get(&state.app.systems.master, id).await?;
-    found.ok_or_else(|| Problem::new(Code::NotFound))
 }
 
 impl From<Broker> for AdminBrokerView {
@@ -273,13 +268,11 @@ impl From<OnboardingError> for Problem {
     fn from(error: OnboardingError) -> Self {
         let detail = error.to_string();
         match error {
-            OnboardingError::NoSuchReferrer(_) => Self::invalid("referred_by_broker_id", detail),
             OnboardingError::Broker(error) => error.into(),
             // The fields of the user are inside `admin` here.
             OnboardingError::User(TeamError::Login) => Self::invalid("admin.login", detail),
             OnboardingError::User(TeamError::Password) => Self::invalid("admin.password", detail),
             OnboardingError::User(error) => error.into(),
-            OnboardingError::Store(error) => error.into(),
         }
     }
 }
@@ -295,6 +288,9 @@ impl From<ProvisioningError> for Problem {
                 .with("broker_id", id),
             ProvisioningError::KeyReused => Self::new(Code::KeyReused),
             ProvisioningError::NoSuchBroker { .. } => Self::new(Code::NotFound),
+            ProvisioningError::NoSuchReferrer { .. } => {
+                Self::invalid("referred_by_broker_id", detail)
+            }
             ProvisioningError::NoShard | ProvisioningError::NoServer => {
                 Self::new(Code::NoRoom).detail(detail)
             }

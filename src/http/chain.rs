@@ -24,7 +24,7 @@ use crate::domain::chain::{ExportedEntry, Head};
 use crate::domain::ids::{AccountId, BrokerId};
 use crate::domain::money::format_minor;
 use crate::route;
-use crate::stores::book::StoredEntry;
+use crate::services::books::StoredEntry;
 
 /// Entries of a part where the caller doesn't say.
 const PART_DEFAULT: u32 = 100;

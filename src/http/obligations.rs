@@ -17,7 +17,7 @@ use crate::domain::ids::{BrokerId, ObligationId};
 use crate::domain::money::format_minor;
 use crate::domain::obligation::ObligationStatus;
 use crate::route;
-use crate::stores::master::obligations::{self, Obligation};
+use crate::services::obligations::Obligation;
 
 pub fn routes() -> Routes {
     Routes::new()
@@ -86,9 +86,11 @@ async fn list(
 ) -> Result<Json<Page<ObligationView>>, Problem> {
     let page = PageRequest::<Place>::read("obligations", query.limit, query.cursor.as_deref())?;
     let after = page.after.map(|(at, id)| (at, ObligationId::from_bits(id)));
-    let master = &state.app.systems.master;
-    let found =
-        obligations::list(master, me.seat.broker_id, query.status, after, page.fetch()).await?;
+    let found = state
+        .app
+        .obligations
+        .list(me.seat.broker_id, query.status, after, page.fetch())
+        .await?;
     let mut views = Vec::with_capacity(found.len());
     for obligation in found {
         let place = (obligation.created_at, obligation.id.bits());
@@ -109,11 +111,9 @@ async fn read(
     State(state): State<AppState>,
     PathOf(id): PathOf<ObligationId>,
 ) -> Result<Json<ObligationView>, Problem> {
-    let broker = me.seat.broker_id;
-    let obligation = obligations::get(&state.app.systems.master, id)
-        .await?
-        .filter(|obligation| obligation.debtor == broker || obligation.creditor == broker)
-        .ok_or_else(|| Problem::new(Code::NotFound))?;
+    let obligations = &state.app.obligations;
+    let found = obligations.obligation(me.seat.broker_id, id).await?;
+    let obligation = found.ok_or_else(|| Problem::new(Code::NotFound))?;
     Ok(Json(view(&state, obligation).await?))
 }
 
@@ -124,7 +124,7 @@ async fn positions(
     me: Allowed<actions::PositionRead>,
     State(state): State<AppState>,
 ) -> Result<Json<PositionsView>, Problem> {
-    let found = obligations::positions(&state.app.systems.master, me.seat.broker_id).await?;
+    let found = state.app.obligations.positions(me.seat.broker_id).await?;
     let mut items = Vec::with_capacity(found.len());
     for position in found {
         let exponent = exponent_of(&state, &position.currency_code).await?;

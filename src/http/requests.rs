@@ -24,8 +24,9 @@ use crate::domain::proof::Proof;
 use crate::domain::request::{Refusal, RequestKind, RequestStatus};
 use crate::domain::terms::ObligationTerm;
 use crate::route;
-use crate::services::network::{Actor, Answer, CommissionInput, CreateRequest, NetworkError};
-use crate::stores::master::requests::{After, Filter};
+use crate::services::network::{
+    Actor, After, Answer, CommissionInput, CreateRequest, Filter, NetworkError,
+};
 
 pub fn routes() -> Routes {
     Routes::new()

@@ -16,9 +16,8 @@ use super::state::AppState;
 use crate::domain::access::actions;
 use crate::domain::saga::{Direction, SagaKind, SagaStatus};
 use crate::route;
-use crate::services::saga::Explanation;
-use crate::stores::master::alerts::{self, Alert};
-use crate::stores::master::sagas::{self, SagaRecord};
+use crate::services::alerts::{Alert, Resolved};
+use crate::services::saga::{Explanation, SagaRecord};
 
 pub fn routes() -> Routes {
     Routes::new()
@@ -96,13 +95,8 @@ async fn list(
 ) -> Result<Json<Page<SagaView>>, Problem> {
     let page =
         PageRequest::<(DateTime<Utc>, Uuid)>::read("sagas", query.limit, query.cursor.as_deref())?;
-    let found = sagas::list(
-        &state.app.systems.master,
-        query.status,
-        page.after,
-        page.fetch(),
-    )
-    .await?;
+    let sagas = &state.app.sagas;
+    let found = sagas.list(query.status, page.after, page.fetch()).await?;
     Ok(Json(page.page(
         found,
         |saga| (saga.updated_at, saga.saga_id),
@@ -156,13 +150,8 @@ async fn list_alerts(
 ) -> Result<Json<Page<AlertView>>, Problem> {
     let page = PageRequest::<u64>::read("alerts", query.limit, query.cursor.as_deref())?;
     let open_only = !query.all.unwrap_or(false);
-    let found = alerts::list(
-        &state.app.systems.master,
-        open_only,
-        page.after,
-        page.fetch(),
-    )
-    .await?;
+    let alerts = &state.app.alerts;
+    let found = alerts.list(open_only, page.after, page.fetch()).await?;
     Ok(Json(page.page(
         found,
         |alert| alert.alert_id,
@@ -178,8 +167,7 @@ async fn resolve_alert(
     State(state): State<AppState>,
     PathOf(id): PathOf<u64>,
 ) -> Result<Json<ResolvedView>, Problem> {
-    let now = state.clock.now();
-    let resolved = alerts::resolve_id(&state.app.systems.master, id, now).await?;
+    let resolved = state.app.alerts.resolve(id).await? == Resolved::Now;
     Ok(Json(ResolvedView { id, resolved }))
 }
 

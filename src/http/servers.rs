@@ -12,11 +12,7 @@ use super::routes::Routes;
 use super::state::AppState;
 use crate::domain::access::actions;
 use crate::route;
-use crate::services::provisioning::OpenPlace;
-use crate::stores::master::placement::{self, Server, Shard};
-
-/// Most databases of a server, or brokers of a shard, that can be asked for.
-const CAPACITY_MAX: u32 = 1_000_000;
+use crate::services::provisioning::{CAPACITY_MAX, Server, Shard};
 
 pub fn routes() -> Routes {
     Routes::new()
@@ -91,7 +87,7 @@ async fn list_servers(
     _me: Allowed<actions::AdminServerList>,
     State(state): State<AppState>,
 ) -> Result<Json<ServersView>, Problem> {
-    let servers = placement::servers(&state.app.systems.master).await?;
+    let servers = state.app.provisioning.servers().await?;
     let items = servers.into_iter().map(ServerView::from).collect();
     Ok(Json(ServersView { items }))
 }
@@ -107,21 +103,14 @@ async fn add_server(
     StrictJson(body): StrictJson<AddServerBody>,
 ) -> Result<(StatusCode, Json<ServerView>), Problem> {
     check_capacity(body.capacity)?;
-    let (name, now) = (body.server_name, state.clock.now());
-    let here = state.clone();
+    let now = state.clock.now();
+    let places = state.app.provisioning.clone();
     let work = async move {
-        let places = &here.app.provisioning;
-        places.register_server(&name, body.capacity, now).await?;
-        if let Some(open) = body.accepts_new {
-            places
-                .set_open(&OpenPlace::Server(name.clone()), open)
-                .await?;
-        }
-        let servers = placement::servers(&here.app.systems.master).await?;
-        Ok::<_, Problem>(servers.into_iter().find(|server| server.name == name))
+        places
+            .register_server(&body.server_name, body.capacity, body.accepts_new, now)
+            .await
     };
     let server = state.lifecycle.detached(work).await??;
-    let server = server.ok_or_else(|| Problem::invalid("server_name", "was removed meanwhile"))?;
     Ok((StatusCode::CREATED, Json(server.into())))
 }
 
@@ -132,7 +121,7 @@ async fn list_shards(
     _me: Allowed<actions::AdminShardList>,
     State(state): State<AppState>,
 ) -> Result<Json<ShardsView>, Problem> {
-    let shards = placement::shards(&state.app.systems.master).await?;
+    let shards = state.app.provisioning.shards().await?;
     let items = shards.into_iter().map(ShardView::from).collect();
     Ok(Json(ShardsView { items }))
 }
@@ -150,20 +139,14 @@ async fn create_shard(
 ) -> Result<(StatusCode, Json<ShardView>), Problem> {
     check_capacity(body.capacity)?;
     let now = state.clock.now();
-    let here = state.clone();
+    let places = state.app.provisioning.clone();
     let work = async move {
-        let places = &here.app.provisioning;
-        let number = places
-            .create_shard(&body.server_name, &body.database_name, body.capacity, now)
-            .await?;
-        if let Some(open) = body.accepts_new {
-            places.set_open(&OpenPlace::Shard(number), open).await?;
-        }
-        let shards = placement::shards(&here.app.systems.master).await?;
-        Ok::<_, Problem>(shards.into_iter().find(|shard| shard.shard_id == number))
+        let (server, database) = (&body.server_name, &body.database_name);
+        places
+            .create_shard(server, database, body.capacity, body.accepts_new, now)
+            .await
     };
     let shard = state.lifecycle.detached(work).await??;
-    let shard = shard.ok_or_else(|| Problem::invalid("database_name", "was removed meanwhile"))?;
     Ok((StatusCode::CREATED, Json(shard.into())))
 }
 

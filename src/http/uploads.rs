@@ -21,8 +21,7 @@ use super::state::AppState;
 use crate::domain::access::actions;
 use crate::domain::canonical::Hash;
 use crate::route;
-use crate::services::uploads::{PATH, UploadError};
-use crate::stores::master::uploads::Upload;
+use crate::services::uploads::{PATH, Upload, UploadError};
 
 pub fn routes() -> Routes {
     Routes::new().with(route!(create)).with(route!(read))

@@ -4,6 +4,7 @@ mod export;
 mod own_entry;
 mod verify;
 
+pub use crate::stores::book::StoredEntry;
 pub use export::ExportError;
 pub use own_entry::{EntryInput, OwnEntryKind};
 pub use verify::Walked;
@@ -23,7 +24,7 @@ use crate::domain::chain::Head;
 use crate::domain::ids::{AccountId, BrokerId};
 use crate::domain::money::CurrencyCode;
 use crate::stores::StoreError;
-use crate::stores::book::{self, AccountRow, Closed, Opened, StoredEntry};
+use crate::stores::book::{self, AccountRow, Closed, Opened};
 use crate::stores::master::idempotency::Intention;
 use crate::stores::router::{BookRead, BookScope, Router};
 

@@ -1,11 +1,16 @@
 //! The operations: load, decide by a pure function of the domain, persist in one local
-//! transaction.
+//! transaction. REST, the command line and the workers all come in here; a plain record of a store
+//! goes up under the name of the service that gives it.
 
+pub mod alerts;
 pub mod announce;
 pub mod auth;
 pub mod books;
+pub mod feeds;
 pub mod lanes;
+pub mod migration;
 pub mod network;
+pub mod obligations;
 pub mod onboarding;
 pub mod provisioning;
 pub mod reconcile;

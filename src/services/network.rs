@@ -10,6 +10,7 @@ mod error;
 mod persist;
 mod read;
 
+pub use crate::stores::master::requests::{After, Filter};
 pub use create::{CommissionInput, CreateRequest};
 pub use error::{FieldError, NetworkError};
 

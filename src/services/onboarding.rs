@@ -8,10 +8,7 @@ use crate::domain::access::TeamSeat;
 use crate::domain::broker::{Broker, BrokerPlan};
 use crate::domain::canonical::Hash;
 use crate::domain::ids::BrokerId;
-use crate::stores::StoreError;
-use crate::stores::master::brokers;
 use crate::stores::master::idempotency::Intention;
-use crate::stores::pool::Pool;
 
 /// A broker that is to be.
 #[derive(Clone, Debug)]
@@ -26,14 +23,10 @@ pub struct NewMemberBroker {
 /// Why a broker was not made, or not wholly.
 #[derive(Debug, thiserror::Error)]
 pub enum OnboardingError {
-    #[error("no broker {0} could have referred it")]
-    NoSuchReferrer(BrokerId),
     #[error(transparent)]
     Broker(#[from] ProvisioningError),
     #[error(transparent)]
     User(#[from] TeamError),
-    #[error(transparent)]
-    Store(#[from] StoreError),
 }
 
 /// Creates a broker with its book, and its first user where one is given. A repeat of the same
@@ -43,7 +36,6 @@ pub enum OnboardingError {
 /// # Errors
 /// See [`OnboardingError`].
 pub async fn create_broker(
-    master: &Pool,
     provisioning: &Provisioning,
     team: &TeamService,
     new: NewMemberBroker,
@@ -53,11 +45,6 @@ pub async fn create_broker(
     let of_user = of_user(intention);
     if let Some(user) = &new.first_user {
         team.check_new(user, &of_user).await?;
-    }
-    if let Some(referrer) = new.referred_by
-        && brokers::get(master, referrer).await?.is_none()
-    {
-        return Err(OnboardingError::NoSuchReferrer(referrer));
     }
     let broker = provisioning
         .create_broker(

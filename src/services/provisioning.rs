@@ -20,9 +20,14 @@ use crate::stores::book;
 use crate::stores::master::brokers::{self, NewBroker};
 use crate::stores::master::idempotency::{self, Intention, Known};
 use crate::stores::master::{self, placement};
-use crate::stores::migrate::{Kind, MigrationError, migrate};
+use crate::stores::migrate::{Kind, MigrationError, check_name, migrate};
 use crate::stores::pool::Pool;
 use crate::stores::router::{DatabaseKey, Router};
+
+pub use crate::stores::master::placement::{Server, Shard};
+
+/// Most databases of a server, or brokers of a shard, that an admin can ask for.
+pub const CAPACITY_MAX: u32 = 1_000_000;
 
 /// Why a place could not be made or found.
 #[derive(Debug, thiserror::Error)]
@@ -38,6 +43,8 @@ pub enum ProvisioningError {
     InvalidDatabase,
     #[error("no broker {id}")]
     NoSuchBroker { id: BrokerId },
+    #[error("no broker {id} could have referred it")]
+    NoSuchReferrer { id: BrokerId },
     #[error("no shard with room takes new brokers")]
     NoShard,
     #[error("no server with room takes new databases")]
@@ -83,7 +90,8 @@ impl Provisioning {
     }
 
     /// Registers a server of the configuration under its name there, or sets the number of
-    /// databases that it may hold.
+    /// databases that it may hold. Whether it takes new ones stays as it is where `accepts_new`
+    /// says nothing, and is at first yes.
     ///
     /// # Errors
     /// [`StoreError::UnknownServer`] for one that the configuration lacks; the master's.
@@ -91,31 +99,24 @@ impl Provisioning {
         &self,
         name: &str,
         capacity: u32,
+        accepts_new: Option<bool>,
         now: DateTime<Utc>,
-    ) -> Result<(), ProvisioningError> {
+    ) -> Result<Server, ProvisioningError> {
         self.router.server_url(name)?;
-        placement::put_server(&self.master, name, capacity, now).await?;
-        Ok(())
+        Ok(placement::put_server(&self.master, name, capacity, accepts_new, now).await?)
     }
 
-    /// Says whether a server takes new databases, or a shard new brokers.
+    /// All servers that are registered, by name.
     ///
     /// # Errors
-    /// The master's. One that there is not stays so.
-    pub async fn set_open(&self, place: &OpenPlace, open: bool) -> Result<(), ProvisioningError> {
-        match place {
-            OpenPlace::Server(name) => {
-                placement::set_server_open(&self.master, name, open).await?;
-            }
-            OpenPlace::Shard(number) => {
-                placement::set_shard_open(&self.master, *number, open).await?;
-            }
-        }
-        Ok(())
+    /// The master's.
+    pub async fn servers(&self) -> Result<Vec<Server>, ProvisioningError> {
+        Ok(placement::servers(&self.master).await?)
     }
 
-    /// Creates a shard in a database of a server, or finishes one that was begun, and gives its
-    /// number. `capacity` is the number of brokers that it may hold.
+    /// Creates a shard in a database of a server, or finishes one that was begun. `capacity` is
+    /// the number of brokers that it may hold; what it had at first stays. `accepts_new` as for a
+    /// server.
     ///
     /// # Errors
     /// See [`ProvisioningError`].
@@ -124,14 +125,40 @@ impl Provisioning {
         server: &str,
         database: &str,
         capacity: u32,
+        accepts_new: Option<bool>,
         now: DateTime<Utc>,
-    ) -> Result<u32, ProvisioningError> {
-        let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
-        if !(1..=64).contains(&database.len()) || !database.bytes().all(plain) {
-            return Err(ProvisioningError::InvalidDatabase);
-        }
+    ) -> Result<Shard, ProvisioningError> {
+        check_name(database).map_err(|_| ProvisioningError::InvalidDatabase)?;
         let (this, key) = (self.clone(), key(server, database));
-        whole(async move { this.make_shard(&key, capacity, now).await }).await
+        whole(async move { this.make_shard(&key, capacity, accepts_new, now).await }).await
+    }
+
+    /// All shards, by number.
+    ///
+    /// # Errors
+    /// The master's.
+    pub async fn shards(&self) -> Result<Vec<Shard>, ProvisioningError> {
+        Ok(placement::shards(&self.master).await?)
+    }
+
+    /// Brokers, newest first; `before` is the last of the page before.
+    ///
+    /// # Errors
+    /// The master's.
+    pub async fn brokers(
+        &self,
+        state: Option<BrokerState>,
+        before: Option<BrokerId>,
+        limit: u32,
+    ) -> Result<Vec<Broker>, ProvisioningError> {
+        Ok(brokers::list(&self.master, state, before, limit).await?)
+    }
+
+    /// # Errors
+    /// [`ProvisioningError::NoSuchBroker`]; the master's.
+    pub async fn broker(&self, id: BrokerId) -> Result<Broker, ProvisioningError> {
+        let found = brokers::get(&self.master, id).await?;
+        found.ok_or(ProvisioningError::NoSuchBroker { id })
     }
 
     /// Creates a broker with its book, and gives it as it is when it can work. `intention` is
@@ -148,6 +175,11 @@ impl Provisioning {
         intention: Option<Intention>,
         now: DateTime<Utc>,
     ) -> Result<Broker, ProvisioningError> {
+        if let Some(id) = referred_by
+            && brokers::get(&self.master, id).await?.is_none()
+        {
+            return Err(ProvisioningError::NoSuchReferrer { id });
+        }
         let name = broker::name(name).ok_or(ProvisioningError::InvalidName)?;
         let new = NewBroker {
             name: name.to_owned(),
@@ -201,11 +233,6 @@ impl Provisioning {
     ) -> Result<Broker, ProvisioningError> {
         brokers::set_state(&self.master, id, from, to).await?;
         self.broker(id).await
-    }
-
-    async fn broker(&self, id: BrokerId) -> Result<Broker, ProvisioningError> {
-        let found = brokers::get(&self.master, id).await?;
-        found.ok_or(ProvisioningError::NoSuchBroker { id })
     }
 
     /// The broker's row with its place, and the intention that it comes of.
@@ -308,8 +335,7 @@ impl Provisioning {
                 key
             }
             Some(Placement::Shard(number)) => {
-                let shards = placement::shards(&self.master).await?;
-                let shard = shards.into_iter().find(|shard| shard.shard_id == *number);
+                let shard = placement::shard(&self.master, *number).await?;
                 let shard = shard.ok_or(ProvisioningError::NoShard)?;
                 key(&shard.server_name, &shard.database_name)
             }
@@ -330,15 +356,16 @@ impl Provisioning {
         &self,
         key: &DatabaseKey,
         capacity: u32,
+        accepts_new: Option<bool>,
         now: DateTime<Utc>,
-    ) -> Result<u32, ProvisioningError> {
+    ) -> Result<Shard, ProvisioningError> {
         self.router.server_url(&key.server)?;
-        let shard =
+        let mut shard =
             placement::put_shard(&self.master, &key.server, &key.database, capacity, now).await?;
         self.migrate(key, Kind::Shared).await?;
         let expected = shard.shard_id;
-        match book::shard_number(&self.router, key).await? {
-            Some(found) if found == expected => return Ok(expected),
+        let finished = match book::shard_number(&self.router, key).await? {
+            Some(found) if found == expected => true,
             Some(found) => {
                 return Err(ProvisioningError::AnotherShard {
                     server: key.server.clone(),
@@ -347,13 +374,19 @@ impl Provisioning {
                     found,
                 });
             }
-            None => {}
+            None => false,
+        };
+        // Once it is finished, whether it takes brokers is its admin's to say.
+        let open = accepts_new.or((!finished).then_some(true));
+        if let Some(open) = open {
+            placement::set_shard_open(&self.master, expected, open).await?;
+            shard.accepts_new = open;
         }
-        placement::set_shard_open(&self.master, expected, true).await?;
-        // Last: with its number in it, the shard is finished, and whether it takes brokers is
-        // its admin's to say.
-        book::set_shard_number(&self.router, key, expected, now).await?;
-        Ok(expected)
+        if !finished {
+            // Last: its number in it says that the shard is finished.
+            book::set_shard_number(&self.router, key, expected, now).await?;
+        }
+        Ok(shard)
     }
 
     async fn migrate(&self, key: &DatabaseKey, kind: Kind) -> Result<(), ProvisioningError> {
@@ -366,13 +399,6 @@ impl Provisioning {
                 source,
             })
     }
-}
-
-/// What may be open to what is new.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum OpenPlace {
-    Server(String),
-    Shard(u32),
 }
 
 enum Place {

@@ -21,15 +21,18 @@
 //! | after the last commit | the saga has ended | nobody needs to |
 
 mod backoff;
+mod claim;
 mod drive;
 mod ending;
 mod explain;
 mod fault;
+mod records;
 mod steps;
 mod waiting;
 
 pub use explain::{Explanation, StepView};
 pub use fault::Fault;
+pub use records::{SagaRecord, SagaRecords};
 pub use waiting::Waited;
 
 use std::sync::Arc;

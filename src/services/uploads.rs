@@ -9,9 +9,10 @@ use crate::domain::proof::Proof;
 use crate::runtime::Clock;
 use crate::stores::StoreError;
 use crate::stores::master::idempotency::{self, Intention, Known};
-use crate::stores::master::uploads::{self, Upload};
-use crate::stores::master::{self};
+use crate::stores::master::{self, uploads};
 use crate::stores::pool::Pool;
+
+pub use crate::stores::master::uploads::Upload;
 
 /// Where an upload is found; a proof names its file by this and the id.
 pub const PATH: &str = "/v1/uploads/";

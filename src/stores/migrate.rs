@@ -1,21 +1,15 @@
-//! Brings databases to the schema that this program knows.
-//!
-//! The master comes first: its registry says which other databases there are.
-//! Those follow side by side, and one that fails holds up no other. Running it
-//! again goes on where it stopped; two processes at once take turns on each
-//! database.
+//! Brings one database to the schema that this program knows, and says which databases the
+//! master's registry names. Running it again goes on where it stopped; two processes at once
+//! take turns.
 
 use std::time::Duration;
 
-use futures::{StreamExt as _, stream};
 use sqlx::migrate::{MigrateError, Migrator};
 use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlPool, MySqlPoolOptions};
 use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _};
 
-use crate::config::{Config, SecretUrl};
+use crate::config::SecretUrl;
 
-/// Databases that are migrated at the same time.
-const PARALLEL: usize = 8;
 /// How long to wait for another process that migrates the same database.
 const LOCK_WAIT_S: u32 = 120;
 const CONNECT_LIMIT: Duration = Duration::from_secs(10);
@@ -68,69 +62,11 @@ pub enum MigrationError {
     Migrate(#[from] MigrateError),
 }
 
-/// What became of one database.
-#[derive(Debug)]
-pub struct Report {
-    pub database: Database,
-    /// Migrations that this run applied.
-    pub outcome: Result<usize, MigrationError>,
-}
-
-/// Migrates the master and then every database that its registry names, calling
-/// `progress` as each is done: `(report, how many are done, how many there are)`.
-/// Databases that do not exist yet are created.
+/// All databases that the master's registry names, each once.
 ///
 /// # Errors
-/// When the master itself fails; another's failure is in its report.
-pub async fn migrate_all(
-    config: &Config,
-    mut progress: impl FnMut(&Report, usize, usize),
-) -> Result<Vec<Report>, MigrationError> {
-    let name = config
-        .master
-        .url
-        .database()
-        .ok_or(MigrationError::NoDatabase)?;
-    let master = Database {
-        kind: Kind::Master,
-        server: None,
-        name: name.to_owned(),
-    };
-    let applied = migrate(&config.master.url, Kind::Master).await?;
-    let books = registered(&config.master.url).await?;
-    let total = books.len() + 1;
-    let first = Report {
-        database: master,
-        outcome: Ok(applied),
-    };
-    progress(&first, 1, total);
-    let mut reports = vec![first];
-
-    let mut running = stream::iter(books)
-        .map(|database| async move {
-            let outcome = migrate_registered(config, &database).await;
-            Report { database, outcome }
-        })
-        .buffer_unordered(PARALLEL);
-    while let Some(report) = running.next().await {
-        progress(&report, reports.len() + 1, total);
-        reports.push(report);
-    }
-    Ok(reports)
-}
-
-async fn migrate_registered(config: &Config, database: &Database) -> Result<usize, MigrationError> {
-    let server = database.server.as_deref().unwrap_or_default();
-    let server = config
-        .servers
-        .get(server)
-        .ok_or_else(|| MigrationError::UnknownServer(server.to_owned()))?;
-    check_name(&database.name)?;
-    migrate(&server.url.with_database(&database.name), database.kind).await
-}
-
-/// All databases that the master's registry names, each once.
-async fn registered(master: &SecretUrl) -> Result<Vec<Database>, MigrationError> {
+/// When the master can't be reached or read.
+pub async fn registered(master: &SecretUrl) -> Result<Vec<Database>, MigrationError> {
     let mut connection = connect(master.expose()).await?;
     let rows: Vec<(bool, String, String)> = sqlx::query_as(
         "SELECT TRUE, server_name, database_name FROM shared_shard \
@@ -275,7 +211,10 @@ fn server_url(url: &SecretUrl) -> String {
 }
 
 /// Names go into statements as identifiers, where nothing can be bound.
-fn check_name(name: &str) -> Result<(), MigrationError> {
+///
+/// # Errors
+/// [`MigrationError::BadName`].
+pub fn check_name(name: &str) -> Result<(), MigrationError> {
     let plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     if !name.is_empty() && name.len() <= 64 && name.chars().all(plain) {
         return Ok(());

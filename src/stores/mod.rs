@@ -1,4 +1,4 @@
-//! The databases and the ledger. Each store owns its tables; its types don't leak upwards.
+//! The databases and the ledger. Each store owns its tables; rows and queries don't leak upwards.
 
 pub mod book;
 mod error;

@@ -3,7 +3,6 @@ use std::collections::BTreeSet;
 use super::{Found, Served};
 use crate::app::App;
 use crate::domain::saga::SagaStatus;
-use crate::stores::master::sagas;
 
 /// Measures what is only seen by looking: see docs/metrics.md.
 #[derive(Default)]
@@ -16,8 +15,7 @@ pub(super) struct Gauges {
 impl Gauges {
     pub(super) async fn measure(&mut self, app: &App) -> Served {
         self.measure_pools(app);
-        let master = &app.systems.master;
-        let counts = sagas::counts(master).await?;
+        let counts = app.sagas.counts().await?;
         // A saga that has ended is counted by settlenet_saga_seconds.
         for status in [
             SagaStatus::Running,
@@ -28,7 +26,7 @@ impl Gauges {
             let count = count.map_or(0, |(_, count)| *count);
             metrics::gauge!("settlenet_sagas", "status" => status.as_str()).set(float(count));
         }
-        let (depth, oldest) = sagas::backlog(master).await?;
+        let (depth, oldest) = app.sagas.backlog().await?;
         metrics::gauge!("settlenet_outbox_depth").set(float(depth));
         let age = oldest.map_or(0.0, |at| {
             let age = app.systems.clock.now() - at;

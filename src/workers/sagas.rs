@@ -5,7 +5,6 @@ use tokio::sync::Semaphore;
 use super::{Found, Served};
 use crate::app::App;
 use crate::config::Saga;
-use crate::stores::master::sagas;
 
 /// Takes over sagas whose lease has run out, and those whose retry is due.
 #[derive(Clone)]
@@ -31,9 +30,7 @@ impl SagaWorker {
         if limit == 0 {
             return Ok(Found::Idle);
         }
-        let now = self.app.systems.clock.now();
-        let lease = self.app.engine.lease(now);
-        let claimed = sagas::claim(&self.app.systems.master, &lease, now, limit).await?;
+        let (lease, claimed) = self.app.engine.claim(limit).await?;
         let count = claimed.len();
         for saga_id in claimed {
             let permit = Arc::clone(&self.room).acquire_owned().await?;

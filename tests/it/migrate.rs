@@ -3,13 +3,14 @@
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
-use settlenet::stores::migrate::{Kind, MigrationError, migrate, migrate_all};
+use settlenet::services::migration::{Report, migrate_all};
+use settlenet::stores::migrate::{Kind, MigrationError, migrate};
 use sqlx::mysql::MySqlConnection;
 use sqlx::{AssertSqlSafe, Connection as _};
 
 use crate::harness::{Databases, program};
 
-const NO_PROGRESS: fn(&settlenet::stores::migrate::Report, usize, usize) = |_, _, _| {};
+const NO_PROGRESS: fn(&Report, usize, usize) = |_, _, _| {};
 
 async fn open(url: &settlenet::config::SecretUrl) -> MySqlConnection {
     MySqlConnection::connect(url.expose())

@@ -52,10 +52,11 @@ impl Bare {
 
     async fn shard(&self, name: &str, capacity: u32) -> u32 {
         let database = format!("{}{name}", self.databases.prefix);
-        self.provisioning
-            .create_shard("a", &database, capacity, start())
-            .await
-            .unwrap()
+        let shard = self
+            .provisioning
+            .create_shard("a", &database, capacity, None, start())
+            .await;
+        shard.unwrap().shard_id
     }
 
     async fn has_book(&self, broker: &Broker) -> bool {
@@ -77,7 +78,7 @@ async fn a_full_broker_gets_a_database_of_its_own() {
     assert_eq!(brokers::by_name(&bare.master, "Alpha").await.unwrap(), None);
 
     bare.provisioning
-        .register_server("b", 1, start())
+        .register_server("b", 1, None, start())
         .await
         .unwrap();
     let alpha = bare.create(" Alpha ", BrokerPlan::Pro).await.unwrap();
@@ -93,7 +94,10 @@ async fn a_full_broker_gets_a_database_of_its_own() {
     assert!(matches!(full, Err(ProvisioningError::NoServer)), "no room");
     let taken = bare.create("Alpha", BrokerPlan::Starter).await;
     assert!(matches!(taken, Err(ProvisioningError::NoShard)));
-    let unknown = bare.provisioning.register_server("c", 1, start()).await;
+    let unknown = bare
+        .provisioning
+        .register_server("c", 1, None, start())
+        .await;
     assert!(matches!(unknown, Err(ProvisioningError::Store(_))));
 }
 
@@ -150,7 +154,7 @@ async fn brokers_that_come_at_once_do_not_overfill_a_shard() {
 async fn what_a_crash_left_is_finished() {
     let bare = Bare::new().await;
     bare.provisioning
-        .register_server("b", 5, start())
+        .register_server("b", 5, None, start())
         .await
         .unwrap();
     let intention = World::intention();
@@ -226,7 +230,7 @@ async fn a_shard_is_made_once_and_stays_as_its_admin_left_it() {
         .unwrap();
     let another = bare
         .provisioning
-        .create_shard("a", &database, 5, start())
+        .create_shard("a", &database, 5, None, start())
         .await;
     assert!(matches!(
         another,

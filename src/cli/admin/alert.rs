@@ -6,7 +6,7 @@ use crate::app::Stores;
 use crate::cli::table::table;
 use crate::config::Config;
 use crate::runtime::Clock;
-use crate::stores::master::alerts::{self, Alert};
+use crate::services::alerts::{Alert, AlertService, Resolved};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum What {
@@ -26,20 +26,14 @@ pub(super) enum What {
 }
 
 pub(super) async fn run(what: &What, config: &Config) -> Result<Shown, Failure> {
-    let master = Stores::open(config)?.master;
+    let alerts = AlertService::new(Stores::open(config)?.master, Clock::from_env());
     match what {
-        What::List { all, limit } => Ok(listed(&alerts::list(&master, !all, None, *limit).await?)),
+        What::List { all, limit } => Ok(listed(&alerts.list(!all, None, *limit).await?)),
         What::Resolve { id } => {
-            let resolved = alerts::resolve_id(&master, *id, Clock::from_env().now()).await?;
-            // Resolved before, or never raised?
-            let there = alerts::list(&master, false, Some(id.saturating_add(1)), 1).await?;
-            if !there.iter().any(|alert| alert.alert_id == *id) {
-                return Err(no_such(format!("alert {id}")));
-            }
-            let text = if resolved {
-                "resolved"
-            } else {
-                "was resolved before"
+            let (text, resolved) = match alerts.resolve(*id).await? {
+                Resolved::Now => ("resolved", true),
+                Resolved::Before => ("was resolved before", false),
+                Resolved::NoSuchAlert => return Err(no_such(format!("alert {id}"))),
             };
             Ok(Shown {
                 text: format!("alert {id} {text}"),

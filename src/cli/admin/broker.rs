@@ -11,7 +11,6 @@ use crate::domain::ids::BrokerId;
 use crate::runtime::Clock;
 use crate::services::Intention;
 use crate::services::provisioning::{Provisioning, ProvisioningError};
-use crate::stores::master::brokers;
 
 #[derive(Debug, Subcommand)]
 pub(super) enum What {
@@ -51,43 +50,38 @@ pub(super) enum What {
 }
 
 pub(super) async fn run(what: &What, config: &Config) -> Result<Shown, Failure> {
-    let stores = Stores::open(config)?;
-    let places = stores.provisioning(config);
+    let places = Stores::open(config)?.provisioning(config);
     let one = match what {
         What::Create {
             name,
             plan,
             referred_by,
-        } => {
-            if let Some(id) = referred_by {
-                let found = brokers::get(&stores.master, *id).await?;
-                found.ok_or_else(|| no_such(format!("broker {id}")))?;
-            }
-            create(&places, name, *plan, *referred_by).await
-        }
+        } => create(&places, name, *plan, *referred_by).await,
         What::List {
             state,
             limit,
             before,
         } => {
-            let found = brokers::list(&stores.master, *state, *before, *limit).await?;
+            let found = places.brokers(*state, *before, *limit).await?;
             return Ok(listed(&found));
         }
-        What::Show { id } => {
-            let found = brokers::get(&stores.master, *id).await?;
-            found.ok_or(ProvisioningError::NoSuchBroker { id: *id })
-        }
+        What::Show { id } => places.broker(*id).await,
         What::Suspend { id } => places.suspend(*id).await,
         What::Resume { id } => places.reinstate(*id).await,
     };
-    match one {
-        Ok(broker) => Ok(shown(&broker)),
-        Err(ProvisioningError::KeyReused) => Err(anyhow::anyhow!(
-            "there is a broker of this name, of another plan or referrer"
-        )
-        .into()),
-        Err(ProvisioningError::NoSuchBroker { id }) => Err(no_such(format!("broker {id}"))),
-        Err(error) => Err(error.into()),
+    Ok(shown(&one.map_err(failure)?))
+}
+
+/// How the process ends for what could not be done to a broker.
+pub(super) fn failure(error: ProvisioningError) -> Failure {
+    match error {
+        ProvisioningError::KeyReused => {
+            anyhow::anyhow!("there is a broker of this name, of another plan or referrer").into()
+        }
+        ProvisioningError::NoSuchBroker { id } | ProvisioningError::NoSuchReferrer { id } => {
+            no_such(format!("broker {id}"))
+        }
+        error => error.into(),
     }
 }
 

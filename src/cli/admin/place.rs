@@ -1,4 +1,3 @@
-use anyhow::Context as _;
 use clap::Subcommand;
 use serde_json::{Value, json};
 
@@ -7,8 +6,7 @@ use crate::app::Stores;
 use crate::cli::table::table;
 use crate::config::Config;
 use crate::runtime::Clock;
-use crate::services::provisioning::OpenPlace;
-use crate::stores::master::placement;
+use crate::services::provisioning::{self, CAPACITY_MAX};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Server {
@@ -19,7 +17,7 @@ pub(super) enum Server {
         /// NAME of servers.NAME
         name: String,
         /// Databases that it may hold: shards and FULL brokers' own
-        #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+        #[arg(long, value_parser = clap::value_parser!(u32).range(1..=i64::from(CAPACITY_MAX)))]
         capacity: u32,
         /// Whether it takes new databases [default: as it is; at first true]
         #[arg(long, value_name = "BOOL")]
@@ -42,7 +40,7 @@ pub(super) enum Shard {
         #[arg(long, value_name = "NAME")]
         database: String,
         /// Brokers that it may hold; what it has at first stays
-        #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+        #[arg(long, value_parser = clap::value_parser!(u32).range(1..=i64::from(CAPACITY_MAX)))]
         capacity: u32,
         /// Whether it takes new brokers [default: as it is; at first true]
         #[arg(long, value_name = "BOOL")]
@@ -53,29 +51,19 @@ pub(super) enum Shard {
 }
 
 pub(super) async fn servers(what: &Server, config: &Config) -> Result<Shown, Failure> {
-    let stores = Stores::open(config)?;
-    let mut only = None;
-    if let Server::Add {
-        name,
-        capacity,
-        accepts_new,
-    } = what
-    {
-        let places = stores.provisioning(config);
-        let now = Clock::from_env().now();
-        places.register_server(name, *capacity, now).await?;
-        if let Some(open) = accepts_new {
-            places
-                .set_open(&OpenPlace::Server(name.clone()), *open)
-                .await?;
+    let places = Stores::open(config)?.provisioning(config);
+    let (found, one) = match what {
+        Server::Add {
+            name,
+            capacity,
+            accepts_new,
+        } => {
+            let now = Clock::from_env().now();
+            let added = places.register_server(name, *capacity, *accepts_new, now);
+            (vec![added.await?], true)
         }
-        only = Some(name);
-    }
-    let found = placement::servers(&stores.master).await?;
-    let found: Vec<_> = found
-        .into_iter()
-        .filter(|server| only.is_none_or(|only| *only == server.name))
-        .collect();
+        Server::List => (places.servers().await?, false),
+    };
     let rows: Vec<_> = found
         .iter()
         .map(|server| {
@@ -86,7 +74,7 @@ pub(super) async fn servers(what: &Server, config: &Config) -> Result<Shown, Fai
             ]
         })
         .collect();
-    let view = |server: &placement::Server| {
+    let view = |server: &provisioning::Server| {
         json!({
             "name": server.name,
             "capacity": server.capacity,
@@ -96,35 +84,25 @@ pub(super) async fn servers(what: &Server, config: &Config) -> Result<Shown, Fai
     };
     Ok(Shown {
         text: table(["name", "databases", "takes new"], &rows),
-        json: one_or_all(only.is_some(), found.iter().map(view).collect())?,
+        json: one_or_all(one, found.iter().map(view).collect()),
     })
 }
 
 pub(super) async fn shards(what: &Shard, config: &Config) -> Result<Shown, Failure> {
-    let stores = Stores::open(config)?;
-    let mut only = None;
-    if let Shard::Create {
-        server,
-        database,
-        capacity,
-        accepts_new,
-    } = what
-    {
-        let places = stores.provisioning(config);
-        let now = Clock::from_env().now();
-        let number = places
-            .create_shard(server, database, *capacity, now)
-            .await?;
-        if let Some(open) = accepts_new {
-            places.set_open(&OpenPlace::Shard(number), *open).await?;
+    let places = Stores::open(config)?.provisioning(config);
+    let (found, one) = match what {
+        Shard::Create {
+            server,
+            database,
+            capacity,
+            accepts_new,
+        } => {
+            let now = Clock::from_env().now();
+            let made = places.create_shard(server, database, *capacity, *accepts_new, now);
+            (vec![made.await?], true)
         }
-        only = Some(number);
-    }
-    let found = placement::shards(&stores.master).await?;
-    let found: Vec<_> = found
-        .into_iter()
-        .filter(|shard| only.is_none_or(|only| only == shard.shard_id))
-        .collect();
+        Shard::List => (places.shards().await?, false),
+    };
     let rows: Vec<_> = found
         .iter()
         .map(|shard| {
@@ -136,7 +114,7 @@ pub(super) async fn shards(what: &Shard, config: &Config) -> Result<Shown, Failu
             ]
         })
         .collect();
-    let view = |shard: &placement::Shard| {
+    let view = |shard: &provisioning::Shard| {
         json!({
             "id": shard.shard_id,
             "server_name": shard.server_name,
@@ -148,7 +126,7 @@ pub(super) async fn shards(what: &Shard, config: &Config) -> Result<Shown, Failu
     };
     Ok(Shown {
         text: table(["id", "database", "brokers", "takes new"], &rows),
-        json: one_or_all(only.is_some(), found.iter().map(view).collect())?,
+        json: one_or_all(one, found.iter().map(view).collect()),
     })
 }
 
@@ -157,10 +135,6 @@ fn yes(is: bool) -> String {
 }
 
 /// The thing that was made, or the list.
-fn one_or_all(one: bool, mut all: Vec<Value>) -> anyhow::Result<Value> {
-    if one {
-        all.pop().context("it was removed meanwhile")
-    } else {
-        Ok(Value::Array(all))
-    }
+fn one_or_all(one: bool, mut all: Vec<Value>) -> Value {
+    all.pop_if(|_| one).unwrap_or(Value::Array(all))
 }

@@ -8,8 +8,7 @@ use crate::cli::table::{facts, table};
 use crate::config::Config;
 use crate::domain::saga::SagaStatus;
 use crate::runtime::{Clock, Entropy};
-use crate::services::saga::Explanation;
-use crate::stores::master::sagas::{self, SagaRecord};
+use crate::services::saga::{Explanation, SagaRecord, SagaRecords};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum What {
@@ -39,9 +38,8 @@ pub(super) enum What {
 pub(super) async fn run(what: &What, config: &Config) -> Result<Shown, Failure> {
     let id = match what {
         What::List { status, limit } => {
-            let stores = Stores::open(config)?;
-            let found = sagas::list(&stores.master, *status, None, *limit).await?;
-            return Ok(listed(&found));
+            let sagas = SagaRecords::new(Stores::open(config)?.master);
+            return Ok(listed(&sagas.list(*status, None, *limit).await?));
         }
         What::Show { id } | What::Retry { id } | What::Compensate { id } => *id,
     };

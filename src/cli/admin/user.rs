@@ -6,7 +6,7 @@ use clap::Subcommand;
 use secrecy::SecretString;
 use serde_json::json;
 
-use super::{Failure, Shown, no_such};
+use super::{Failure, Shown, broker};
 use crate::app::Stores;
 use crate::cli::table::facts;
 use crate::config::Config;
@@ -17,7 +17,6 @@ use crate::runtime::{Clock, Entropy};
 use crate::services::Intention;
 use crate::services::auth::password::Passwords;
 use crate::services::team::{NewUser, TeamService};
-use crate::stores::master::brokers;
 
 /// Where the password is where standard input is for something else.
 const PASSWORD: &str = "SETTLENET_PASSWORD";
@@ -44,12 +43,12 @@ pub(super) async fn run(what: &What, config: &Config) -> Result<Shown, Failure> 
     let What::Create {
         login,
         role,
-        broker,
+        broker: whose,
     } = what;
     let stores = Stores::open(config)?;
-    if let Some(id) = broker {
-        let found = brokers::get(&stores.master, *id).await?;
-        found.ok_or_else(|| no_such(format!("broker {id}")))?;
+    if let Some(id) = whose {
+        let found = stores.provisioning(config).broker(*id).await;
+        found.map_err(broker::failure)?;
     }
     let new = NewUser {
         login: login.clone(),
@@ -66,7 +65,7 @@ pub(super) async fn run(what: &What, config: &Config) -> Result<Shown, Failure> 
         key: Entropy::from_env().uuid(clock.now()).to_string(),
         fingerprint: Hash::of_bytes(b"user create"),
     };
-    let seat = TeamSeat { broker_id: *broker };
+    let seat = TeamSeat { broker_id: *whose };
     let member = team.create_user(seat, new, &intention).await?;
     let of = member
         .broker_id

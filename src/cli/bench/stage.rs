@@ -47,8 +47,8 @@ impl Stage {
         let systems = &app.systems;
         let now = systems.clock.now();
         let provisioning = &app.provisioning;
-        provisioning.register_server("a", 0, now).await?;
-        provisioning.register_server("b", 1_000, now).await?;
+        provisioning.register_server("a", 0, None, now).await?;
+        provisioning.register_server("b", 1_000, None, now).await?;
         let server = &config.servers.get("b").context("servers.b")?.url;
         let mut brokers = Vec::new();
         let mut books = Vec::new();

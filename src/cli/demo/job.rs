@@ -6,17 +6,12 @@ use serde_json::{Value, json};
 use super::api::{Caller, text};
 use super::network::{Member, Network};
 use super::say;
-use crate::app::ledger_config;
-use crate::config::Config;
+use crate::app::App;
 use crate::domain::chain::Verifier;
 use crate::domain::ledger::AccountName;
 use crate::domain::money::{CurrencyCode, format_minor};
-use crate::stores::ledger::Ledger;
 
-/// Dollars' number in the ledger, as the registry of currencies has it.
-const USD_LEDGER: u32 = 1;
-
-pub(super) async fn run(config: &Config, address: &str, network: &Network) -> anyhow::Result<()> {
+pub(super) async fn run(app: &App, address: &str, network: &Network) -> anyhow::Result<()> {
     let [alpha, beta, ..] = network.brokers.as_slice() else {
         anyhow::bail!("the demonstration has two brokers at least");
     };
@@ -30,7 +25,7 @@ pub(super) async fn run(config: &Config, address: &str, network: &Network) -> an
         show_entry(caller, &id, broker).await?;
         verify_chain(caller, broker).await?;
     }
-    show_positions(config, [alpha, beta]).await
+    show_positions(app, [alpha, beta]).await
 }
 
 /// The newest entry of a broker's book that is about the request.
@@ -85,15 +80,16 @@ async fn verify_chain(caller: &Caller, broker: &Member) -> anyhow::Result<()> {
 }
 
 /// What the ledger itself says, asked by nothing but the accounts' names.
-async fn show_positions(config: &Config, brokers: [&Member; 2]) -> anyhow::Result<()> {
-    let ledger = Ledger::connect(&ledger_config(config))?;
-    let usd: CurrencyCode = "USD".parse()?;
+async fn show_positions(app: &App, brokers: [&Member; 2]) -> anyhow::Result<()> {
+    let code: CurrencyCode = "USD".parse()?;
+    let usd = app.currencies.get(&code).await?;
+    let usd = usd.context("the registry has dollars")?;
     for broker in brokers {
-        let balances = ledger.position(broker.id, &usd, USD_LEDGER).await?;
+        let position = app.obligations.position_in_ledger(broker.id, &usd).await?;
         say(&format!(
             "the ledger: {} is {} USD",
-            AccountName::position(broker.id, &usd),
-            format_minor(balances.posted(), 2)
+            AccountName::position(broker.id, &usd.code),
+            format_minor(position, usd.exponent)
         ));
     }
     Ok(())

@@ -14,11 +14,10 @@ use crate::domain::access::{Role, TeamSeat};
 use crate::domain::broker::BrokerPlan;
 use crate::domain::canonical::Hash;
 use crate::domain::ids::BrokerId;
-use crate::runtime::{Clock, Entropy};
 use crate::services::Intention;
 use crate::services::auth::AuthService;
+use crate::services::migration::migrate_all;
 use crate::services::team::{NewUser, TeamService};
-use crate::stores::migrate;
 
 /// Brokers, their plans and log-ins.
 const BROKERS: [(&str, BrokerPlan, &str); 4] = [
@@ -60,18 +59,19 @@ impl Network {
 }
 
 /// Migrates all databases and makes what is not there yet.
-pub(super) async fn make(config: &Config, dir: &Path) -> anyhow::Result<Network> {
+pub(super) async fn make(app: &App, config: &Config, dir: &Path) -> anyhow::Result<Network> {
     migrate(config).await?;
-    let app = App::assemble(config, Clock::System, Entropy::from_env())?;
     let systems = &app.systems;
     let now = systems.clock.now();
     let provisioning = &app.provisioning;
     // Server `a` has the master and shards; FULL brokers go to `b`.
-    provisioning.register_server("a", 0, now).await?;
-    provisioning.register_server("b", CAPACITY, now).await?;
+    provisioning.register_server("a", 0, None, now).await?;
+    provisioning
+        .register_server("b", CAPACITY, None, now)
+        .await?;
     let shard = format!("{}shard_01", config.books.database_prefix);
     provisioning
-        .create_shard("a", &shard, CAPACITY, now)
+        .create_shard("a", &shard, CAPACITY, None, now)
         .await?;
 
     let password = password(dir)?;
@@ -107,9 +107,7 @@ pub(super) async fn make(config: &Config, dir: &Path) -> anyhow::Result<Network>
 }
 
 async fn migrate(config: &Config) -> anyhow::Result<()> {
-    // The master first by itself: it may not be there, and knows the others.
-    migrate::migrate(&config.master.url, migrate::Kind::Master).await?;
-    let reports = migrate::migrate_all(config, |_, _, _| {}).await?;
+    let reports = migrate_all(config, |_, _, _| {}).await?;
     for report in reports {
         if let Err(error) = &report.outcome {
             bail!("{} could not be migrated: {error}", report.database);

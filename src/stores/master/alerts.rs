@@ -81,6 +81,19 @@ pub async fn resolve_id(
     Ok(done.rows_affected() == 1)
 }
 
+/// Whether there is an alert of this id, resolved or not.
+///
+/// # Errors
+/// The master's.
+pub async fn is_there(master: &Pool, alert_id: u64) -> Result<bool, StoreError> {
+    let found: Option<i32> = sqlx::query_scalar("SELECT 1 FROM alert WHERE alert_id = ?")
+        .bind(alert_id)
+        .fetch_optional(master)
+        .await
+        .map_err(failed)?;
+    Ok(found.is_some())
+}
+
 /// An alert as an admin sees it.
 #[derive(Clone, Debug, FromRow)]
 pub struct Alert {

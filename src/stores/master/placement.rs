@@ -49,7 +49,8 @@ macro_rules! shards {
     };
 }
 
-/// Registers a server, or sets the capacity of one that is registered.
+/// Registers a server, or sets the capacity of one that is registered. Where `accepts_new` says
+/// nothing, whether it takes new databases stays as it is, and is at first yes.
 ///
 /// # Errors
 /// The master's.
@@ -57,37 +58,27 @@ pub async fn put_server(
     master: &Pool,
     name: &str,
     capacity: u32,
+    accepts_new: Option<bool>,
     now: DateTime<Utc>,
-) -> Result<(), StoreError> {
+) -> Result<Server, StoreError> {
     sqlx::query(
-        "INSERT INTO database_server (name, capacity, accepts_new, created_at) VALUES (?, ?, TRUE, ?)
-         ON DUPLICATE KEY UPDATE capacity = VALUES(capacity)",
+        "INSERT INTO database_server (name, capacity, accepts_new, created_at) VALUES (?, ?, ?, ?)
+         ON DUPLICATE KEY UPDATE capacity = VALUES(capacity),
+             accepts_new = COALESCE(?, accepts_new)",
     )
     .bind(name)
     .bind(capacity)
+    .bind(accepts_new.unwrap_or(true))
     .bind(now)
+    .bind(accepts_new)
     .execute(master)
     .await
     .map_err(failed)?;
-    Ok(())
-}
-
-/// Says whether a server takes new databases; gives whether there is such a server.
-///
-/// # Errors
-/// The master's.
-pub async fn set_server_open(
-    master: &Pool,
-    name: &str,
-    accepts_new: bool,
-) -> Result<bool, StoreError> {
-    let done = sqlx::query("UPDATE database_server SET accepts_new = ? WHERE name = ?")
-        .bind(accepts_new)
+    sqlx::query_as(concat!(servers!(), " WHERE s.name = ?"))
         .bind(name)
-        .execute(master)
+        .fetch_one(master)
         .await
-        .map_err(failed)?;
-    Ok(done.rows_affected() == 1)
+        .map_err(failed)
 }
 
 /// All servers, by name.
@@ -180,6 +171,16 @@ pub async fn set_shard_open(
 pub async fn shards(master: &Pool) -> Result<Vec<Shard>, StoreError> {
     sqlx::query_as(concat!(shards!(), " ORDER BY h.shard_id"))
         .fetch_all(master)
+        .await
+        .map_err(failed)
+}
+
+/// # Errors
+/// The master's.
+pub async fn shard(master: &Pool, shard_id: u32) -> Result<Option<Shard>, StoreError> {
+    sqlx::query_as(concat!(shards!(), " WHERE h.shard_id = ?"))
+        .bind(shard_id)
+        .fetch_optional(master)
         .await
         .map_err(failed)
 }

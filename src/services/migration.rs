@@ -1,0 +1,74 @@
+//! Brings all databases of a network to the schema that this program knows.
+//!
+//! The master comes first: its registry says which other databases there are. Those follow side
+//! by side, and one that fails holds up no other. Running it again goes on where it stopped; two
+//! processes at once take turns on each database.
+
+use futures::{StreamExt as _, stream};
+
+use crate::config::Config;
+use crate::stores::migrate::{Database, Kind, MigrationError, check_name, migrate, registered};
+
+/// Databases that are migrated at the same time.
+const PARALLEL: usize = 8;
+
+/// What became of one database.
+#[derive(Debug)]
+pub struct Report {
+    pub database: Database,
+    /// Migrations that this run applied.
+    pub outcome: Result<usize, MigrationError>,
+}
+
+/// Migrates the master and then every database that its registry names, calling
+/// `progress` as each is done: `(report, how many are done, how many there are)`.
+/// Databases that do not exist yet are created.
+///
+/// # Errors
+/// When the master itself fails; another's failure is in its report.
+pub async fn migrate_all(
+    config: &Config,
+    mut progress: impl FnMut(&Report, usize, usize),
+) -> Result<Vec<Report>, MigrationError> {
+    let name = config
+        .master
+        .url
+        .database()
+        .ok_or(MigrationError::NoDatabase)?;
+    let master = Database {
+        kind: Kind::Master,
+        server: None,
+        name: name.to_owned(),
+    };
+    let applied = migrate(&config.master.url, Kind::Master).await?;
+    let books = registered(&config.master.url).await?;
+    let total = books.len() + 1;
+    let first = Report {
+        database: master,
+        outcome: Ok(applied),
+    };
+    progress(&first, 1, total);
+    let mut reports = vec![first];
+
+    let mut running = stream::iter(books)
+        .map(|database| async move {
+            let outcome = migrate_registered(config, &database).await;
+            Report { database, outcome }
+        })
+        .buffer_unordered(PARALLEL);
+    while let Some(report) = running.next().await {
+        progress(&report, reports.len() + 1, total);
+        reports.push(report);
+    }
+    Ok(reports)
+}
+
+async fn migrate_registered(config: &Config, database: &Database) -> Result<usize, MigrationError> {
+    let server = database.server.as_deref().unwrap_or_default();
+    let server = config
+        .servers
+        .get(server)
+        .ok_or_else(|| MigrationError::UnknownServer(server.to_owned()))?;
+    check_name(&database.name)?;
+    migrate(&server.url.with_database(&database.name), database.kind).await
+}
