@@ -48,7 +48,7 @@ impl Default for HttpConfig {
             body_limit: 1024 * 1024,
             upload_limit: 10 * 1024 * 1024,
             timeout: Duration::from_secs(30),
-            idle_timeout: Duration::from_secs(60),
+            idle_timeout: Duration::from_mins(1),
             max_connections: 10_000,
             drain: Duration::from_secs(10),
             cors_origins: Vec::new(),
