@@ -20,6 +20,7 @@ use crate::domain::access::actions;
 use crate::domain::account::{OwnerKind, Side};
 use crate::domain::book::AccountState;
 use crate::domain::ids::AccountId;
+use crate::domain::moment::Moment;
 use crate::domain::money::{Amount, format_minor};
 use crate::route;
 use crate::services::StoreError;
@@ -100,7 +101,7 @@ struct EntryBody {
     note: Option<String>,
 }
 
-type Place = (DateTime<Utc>, u64);
+type Place = (Moment, u64);
 
 /// List the accounts of one's book, newest first.
 #[utoipa::path(get, path = "/v1/accounts", tag = "book", operation_id = "account_list",
@@ -111,7 +112,9 @@ async fn list(
     QueryOf(query): QueryOf<ListQuery>,
 ) -> Result<Json<Page<AccountView>>, Problem> {
     let page = PageRequest::<Place>::read("accounts", query.limit, query.cursor.as_deref())?;
-    let after = page.after.map(|(at, id)| (at, AccountId::from_bits(id)));
+    let after = page
+        .after
+        .map(|(at, id)| (at.at(), AccountId::from_bits(id)));
     let found = state
         .app
         .books
@@ -119,7 +122,7 @@ async fn list(
         .await?;
     let mut views = Vec::with_capacity(found.len());
     for (id, account) in found {
-        let place = (account.created_at, id.bits());
+        let place = (account.created_at.into(), id.bits());
         views.push((place, view(&state, account).await?));
     }
     Ok(Json(page.page(

@@ -14,6 +14,7 @@ use super::routes::Routes;
 use super::state::AppState;
 use crate::domain::access::actions;
 use crate::domain::ids::{BrokerId, ObligationId};
+use crate::domain::moment::Moment;
 use crate::domain::money::format_minor;
 use crate::domain::obligation::ObligationStatus;
 use crate::route;
@@ -74,7 +75,7 @@ struct PositionsView {
     items: Vec<PositionView>,
 }
 
-type Place = (DateTime<Utc>, u64);
+type Place = (Moment, u64);
 
 /// List one's obligations, as debtor and as creditor, newest first.
 #[utoipa::path(get, path = "/v1/obligations", tag = "obligations", operation_id = "obligation_list",
@@ -85,7 +86,9 @@ async fn list(
     QueryOf(query): QueryOf<ListQuery>,
 ) -> Result<Json<Page<ObligationView>>, Problem> {
     let page = PageRequest::<Place>::read("obligations", query.limit, query.cursor.as_deref())?;
-    let after = page.after.map(|(at, id)| (at, ObligationId::from_bits(id)));
+    let after = page
+        .after
+        .map(|(at, id)| (at.at(), ObligationId::from_bits(id)));
     let found = state
         .app
         .obligations
@@ -93,7 +96,7 @@ async fn list(
         .await?;
     let mut views = Vec::with_capacity(found.len());
     for obligation in found {
-        let place = (obligation.created_at, obligation.id.bits());
+        let place = (obligation.created_at.into(), obligation.id.bits());
         views.push((place, view(&state, obligation).await?));
     }
     Ok(Json(page.page(

@@ -1,4 +1,4 @@
-//! Lists: newest first, a page at a time, by a cursor that says where the next one begins.
+//! Lists, newest first where they don't say otherwise: a page at a time, by a cursor that says where the next one begins.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -16,7 +16,8 @@ pub const LIMIT_MAX: u32 = 200;
 const CHECK: usize = 6;
 
 /// What of a list is asked for. `K` is the place of a row in its order, such as
-/// `(created_at, id)`.
+/// `(created_at, id)`; a time in it is a [`Moment`](crate::domain::moment::Moment), for anybody
+/// can make up a cursor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageRequest<K> {
     list: &'static str,
@@ -81,7 +82,7 @@ impl<K: Serialize + DeserializeOwned> PageRequest<K> {
 /// One page of a list.
 #[derive(Clone, Debug, Serialize, utoipa::ToSchema)]
 pub struct Page<T> {
-    /// Newest first.
+    /// Newest first where the list doesn't say otherwise.
     pub items: Vec<T>,
     /// What `cursor` is to be for the next page; null on the last one.
     #[schema(required)]
@@ -117,8 +118,9 @@ fn check(list: &str, key: &[u8]) -> [u8; CHECK] {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::moment::Moment;
 
-    type Key = (chrono::DateTime<chrono::Utc>, u64);
+    type Key = (Moment, u64);
 
     #[test]
     fn pages_through_a_list_once() {
@@ -145,7 +147,9 @@ mod tests {
     #[test]
     fn refuses_what_is_not_its_own() {
         let key: Key = (
-            chrono::DateTime::from_timestamp_micros(1_700_000_000_123_456).unwrap(),
+            chrono::DateTime::from_timestamp_micros(1_700_000_000_123_456)
+                .unwrap()
+                .into(),
             7,
         );
         let cursor = encode("a", &key);
@@ -154,6 +158,10 @@ mod tests {
         assert!(read("b", &cursor).is_err());
         for bad in ["", "x", "AAAA", &cursor[1..], &format!("{cursor}A"), "é"] {
             assert!(read("a", bad).is_err(), "{bad}");
+        }
+        // Well formed, and made up: a time that no row has and no database takes.
+        for at in ["+262000-01-01T00:00:00Z", "-0001-01-01T00:00:00Z", "x"] {
+            assert!(read("a", &encode("a", &(at, 5))).is_err(), "{at}");
         }
         for limit in [0, LIMIT_MAX + 1] {
             assert!(PageRequest::<Key>::read("a", Some(limit), None).is_err());

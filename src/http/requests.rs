@@ -6,7 +6,6 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
 use self::views::{CommissionBody, EventsView, RequestView, event_view, view};
@@ -20,6 +19,7 @@ use super::routes::Routes;
 use super::state::AppState;
 use crate::domain::access::{BrokerSeat, Principal, actions};
 use crate::domain::ids::{AccountId, BrokerId, RequestId};
+use crate::domain::moment::Moment;
 use crate::domain::proof::Proof;
 use crate::domain::request::{Refusal, RequestKind, RequestStatus};
 use crate::domain::terms::ObligationTerm;
@@ -68,8 +68,10 @@ struct CreateBody {
     /// The author's own account (`AC-…`); its main house account where there is none.
     #[schema(value_type = Option<String>)]
     account_id: Option<AccountId>,
-    /// Nothing sent until then: the request expires.
-    deadline_at: Option<DateTime<Utc>>,
+    /// Nothing sent until then: the request expires. At most 5 years ahead; what is finer than a
+    /// microsecond is cut off.
+    #[schema(value_type = Option<String>, format = DateTime, example = "2026-12-31T12:00:00Z")]
+    deadline_at: Option<Moment>,
 }
 
 #[derive(Deserialize, Serialize, utoipa::ToSchema)]
@@ -144,7 +146,7 @@ struct DisputeBody {
     claim: String,
 }
 
-type Place = (DateTime<Utc>, u64);
+type Place = (Moment, u64);
 
 /// Propose a request to a broker, or to all.
 #[utoipa::path(post, path = "/v1/network/requests", tag = "network", operation_id = "request_create",
@@ -177,7 +179,7 @@ async fn create(
             basis_points: commission.basis_points,
         }),
         account_id: body.account_id,
-        deadline_at: body.deadline_at,
+        deadline_at: body.deadline_at.map(Moment::at),
     };
     let me_as = actor(&me.principal, me.seat);
     let answer = state
@@ -199,7 +201,7 @@ async fn list(
 ) -> Result<Json<Page<RequestView>>, Problem> {
     let page = PageRequest::<Place>::read("requests", query.limit, query.cursor.as_deref())?;
     let after = page.after.map(|(created_at, id)| After {
-        created_at,
+        created_at: created_at.at(),
         id: RequestId::from_bits(id),
     });
     let filter = Filter {
@@ -213,7 +215,7 @@ async fn list(
         .await?;
     let mut views = Vec::with_capacity(found.len());
     for request in found {
-        let place = (request.created_at, request.id.bits());
+        let place = (request.created_at.into(), request.id.bits());
         views.push((place, view(&state, me.seat, request).await?));
     }
     Ok(Json(page.page(

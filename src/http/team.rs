@@ -22,6 +22,7 @@ use super::state::AppState;
 use crate::domain::access::{Role, Scope, actions};
 use crate::domain::canonical::Hash;
 use crate::domain::ids::{BrokerId, ClientId, UserId};
+use crate::domain::moment::Moment;
 use crate::route;
 use crate::services::team::{Client, Member, NewClient, NewUser, TeamError};
 
@@ -117,7 +118,7 @@ struct CreatedClient {
     client_secret: Option<String>,
 }
 
-type Place = (DateTime<Utc>, u64);
+type Place = (Moment, u64);
 
 /// List the team's people.
 #[utoipa::path(get, path = "/v1/team/users", tag = "team", operation_id = "team_users",
@@ -128,10 +129,11 @@ async fn list_users(
     QueryOf(query): QueryOf<ListQuery>,
 ) -> Result<Json<Page<UserView>>, Problem> {
     let page = PageRequest::<Place>::read("team.users", query.limit, query.cursor.as_deref())?;
-    let rows = state.team.users(me.seat, page.after, page.fetch()).await?;
+    let after = page.after.map(|(at, id)| (at.at(), id));
+    let rows = state.team.users(me.seat, after, page.fetch()).await?;
     Ok(Json(page.page(
         rows,
-        |row| (row.created_at, row.user_id.bits()),
+        |row| (row.created_at.into(), row.user_id.bits()),
         UserView::from,
     )))
 }
@@ -187,13 +189,11 @@ async fn list_clients(
     QueryOf(query): QueryOf<ListQuery>,
 ) -> Result<Json<Page<ClientView>>, Problem> {
     let page = PageRequest::<Place>::read("team.clients", query.limit, query.cursor.as_deref())?;
-    let rows = state
-        .team
-        .clients(me.seat, page.after, page.fetch())
-        .await?;
+    let after = page.after.map(|(at, id)| (at.at(), id));
+    let rows = state.team.clients(me.seat, after, page.fetch()).await?;
     Ok(Json(page.page(
         rows,
-        |row| (row.created_at, row.client_id.bits()),
+        |row| (row.created_at.into(), row.client_id.bits()),
         ClientView::from,
     )))
 }

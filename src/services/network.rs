@@ -32,7 +32,7 @@ use crate::domain::saga::SagaKind;
 use crate::domain::terms::DefaultTerms;
 use crate::stores::book;
 use crate::stores::master::currencies::CurrencyRegistry;
-use crate::stores::master::requests;
+use crate::stores::master::requests::{self, Overdue};
 use crate::stores::master::standing::{self, Standing};
 use crate::stores::master::uploads;
 use crate::stores::pool::Pool;
@@ -259,32 +259,50 @@ impl NetworkService {
         .await
     }
 
-    /// Expires requests whose deadline has passed, at most `limit`. Gives how many.
+    /// Expires requests whose deadline has passed, at most `limit`. Gives how many. One that
+    /// can't be expired, for whatever reason, holds up no other: the next is taken in its place.
     ///
     /// # Errors
-    /// The master's; a request that somebody else moved first is left alone.
+    /// The master's, where it can't be reached; a request that somebody else moved first is left
+    /// alone.
     pub async fn expire_overdue(&self, limit: u32) -> Result<usize, NetworkError> {
         let now = self.0.systems.clock.now();
-        let overdue = requests::overdue(self.master(), now, limit).await?;
+        let mut after = None;
+        let mut expired = 0;
+        while expired < limit as usize {
+            let overdue = requests::overdue(self.master(), now, after, limit).await?;
+            let Some(last) = overdue.last() else {
+                break;
+            };
+            after = Some(*last);
+            for Overdue { id, .. } in overdue {
+                if expired == limit as usize {
+                    break;
+                }
+                match self.expire(id).await {
+                    Ok(()) => expired += 1,
+                    Err(NetworkError::Refused(_)) => {}
+                    Err(NetworkError::Store(error)) if error.is_unavailable() => {
+                        return Err(error.into());
+                    }
+                    Err(error) => tracing::error!(%error, request = %id, "can't be expired"),
+                }
+            }
+        }
+        Ok(expired)
+    }
+
+    async fn expire(&self, id: RequestId) -> Result<(), NetworkError> {
         let worker = Actor {
             broker: 0,
             subject: "expiry".to_owned(),
         };
-        let mut expired = 0;
-        for id in overdue {
-            let request = self.load(id).await?;
-            let moved = self
-                .transition(&worker, request, |request, saga_id, now| {
-                    request.expire(saga_id, now)
-                })
-                .await;
-            match moved {
-                Ok(_) => expired += 1,
-                Err(NetworkError::Refused(_)) => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(expired)
+        let request = self.load(id).await?;
+        self.transition(&worker, request, |request, saga_id, now| {
+            request.expire(saga_id, now)
+        })
+        .await?;
+        Ok(())
     }
 
     /// Decides on the request as it was loaded, and again on what others made of it meanwhile.

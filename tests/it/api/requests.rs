@@ -227,6 +227,12 @@ async fn bad_fields_are_named() {
         ("target_broker_id", json!("2")),
         ("deadline_at", json!("2020-01-01T00:00:00Z")),
         ("deadline_at", json!("tomorrow")),
+        ("deadline_at", json!("+10000-01-01T00:00:00Z")),
+        ("deadline_at", json!("+200000-01-01T00:00:00Z")),
+        ("deadline_at", json!("9999-12-31T23:59:59-12:00")),
+        ("deadline_at", json!("9999-12-31T23:59:59.9999999Z")),
+        ("deadline_at", json!("2027-06-30T23:59:60Z")),
+        ("deadline_at", json!("2031-01-01T00:00:00.000001Z")),
         ("type", json!("gift")),
         ("method", json!("")),
         ("method", json!(long)),
@@ -512,4 +518,73 @@ async fn bodies_that_are_no_bodies() {
     );
     let deep = [vec![b'['; 10_000], vec![b']'; 10_000]].concat();
     assert!(matches!(raw(deep, json).await.status, 400 | 422));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deadline_reads_the_same_wherever_it_is_read() {
+    let api = Api::new().await;
+    let as_alpha = api.admin_of(api.world.alpha).await;
+    let good = send_to(&api, api.world.beta);
+    for (stated, kept) in [
+        (
+            "2026-12-31T23:59:59.9999999Z",
+            "2026-12-31T23:59:59.999999Z",
+        ),
+        ("2026-07-01T03:00:00+03:00", "2026-07-01T00:00:00Z"),
+        ("2031-01-01T00:00:00Z", "2031-01-01T00:00:00Z"),
+    ] {
+        let body = with(good.clone(), "deadline_at", json!(stated));
+        let created = api.post(REQUESTS, &as_alpha, body).await;
+        assert_eq!(created.status, 201, "{}", created.text);
+        assert_eq!(created.body["deadline_at"], kept);
+        let id = id_of(&created);
+        let read = api.get(&format!("{REQUESTS}/{id}"), &as_alpha).await;
+        assert_eq!(read.body["deadline_at"], kept);
+        let events = api.get(&path(&id, "events"), &as_alpha).await;
+        let chained = events.items()[0]["payload"]["deadline_at"]
+            .as_str()
+            .unwrap();
+        let at = |text: &str| text.parse::<chrono::DateTime<chrono::Utc>>().unwrap();
+        assert_eq!(at(chained), at(kept));
+    }
+}
+
+/// A cursor as a server makes it, with a place of somebody's own invention.
+fn forged(list: &str, place: &Value) -> String {
+    use base64::Engine;
+    use sha2::Digest;
+    let place = place.to_string();
+    let digest = sha2::Sha256::digest([list.as_bytes(), &[0], place.as_bytes()].concat());
+    let bytes = [&digest[..6], place.as_bytes()].concat();
+    base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(bytes)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cursor_that_nobody_gave_is_named() {
+    let api = Api::new().await;
+    let token = api.admin_of(api.world.alpha).await;
+    let good = forged("requests", &json!(["2026-01-01T00:00:00Z", 5]));
+    let page = api.get(&format!("{REQUESTS}?cursor={good}"), &token).await;
+    assert_eq!(page.status, 200, "{}", page.text);
+    for (list, address) in [
+        ("requests", REQUESTS),
+        ("accounts", "/v1/accounts"),
+        ("obligations", "/v1/obligations"),
+        ("team.users", "/v1/team/users"),
+        ("team.clients", "/v1/team/clients"),
+    ] {
+        for at in [
+            "+262000-01-01T00:00:00Z",
+            "-0001-01-01T00:00:00Z",
+            "9999-12-31T23:59:60Z",
+        ] {
+            let cursor = forged(list, &json!([at, 5]));
+            let answer = api.get(&format!("{address}?cursor={cursor}"), &token).await;
+            assert_eq!(
+                (answer.status, answer.fields()),
+                (422, vec!["cursor"]),
+                "{list} {at}"
+            );
+        }
+    }
 }
