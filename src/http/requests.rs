@@ -8,7 +8,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 
-use self::views::{CommissionBody, EventsView, RequestView, event_view, view};
+use self::views::{CommissionBody, EventView, RequestView, event_view, view};
 use super::guard::Allowed;
 use super::idempotency::IdempotencyKey;
 use super::json::StrictJson;
@@ -61,8 +61,9 @@ struct CreateBody {
     city_code: Option<String>,
     /// A client of the other side (`FO-…`), whose account is credited or debited there.
     counterpart_uid: Option<String>,
-    /// Shown to the parties only.
+    /// Shown to the parties only, at most 500 characters.
     contact: Option<String>,
+    /// Shown to the parties only, at most 1000 characters.
     note: Option<String>,
     terms: Option<TermsBody>,
     /// The author's own account (`AC-…`); its main house account where there is none.
@@ -97,9 +98,17 @@ struct ListQuery {
     kind: Option<RequestKind>,
 }
 
+#[derive(Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+struct EventsQuery {
+    limit: Option<u32>,
+    cursor: Option<String>,
+}
+
 #[derive(Deserialize, Serialize, utoipa::ToSchema)]
 struct AcceptBody {
-    /// The account of one's own book that is credited or debited.
+    /// The account of one's own book that is credited or debited; where the request names a client
+    /// (`counterpart_uid`), that client's and no other.
     #[schema(value_type = Option<String>)]
     account_id: Option<AccountId>,
 }
@@ -357,18 +366,27 @@ async fn dispute(
     answered(&state, me.seat, answer).await
 }
 
-/// Read a request's hash-chained events, oldest first.
+/// Read a request's hash-chained events, oldest first, as the chain is checked.
 #[utoipa::path(get, path = "/v1/network/requests/{id}/events", tag = "network",
-    operation_id = "request_events", params(("id" = String, Path)),
-    responses((status = 200, body = EventsView)))]
+    operation_id = "request_events", params(("id" = String, Path), EventsQuery),
+    responses((status = 200, body = Page<EventView>)))]
 async fn events(
     me: Allowed<actions::RequestEvents>,
     State(state): State<AppState>,
     PathOf(id): PathOf<RequestId>,
-) -> Result<Json<EventsView>, Problem> {
-    let events = state.app.network.events(me.seat.broker_id, id).await?;
-    let items = events.into_iter().map(event_view).collect();
-    Ok(Json(EventsView { items }))
+    QueryOf(query): QueryOf<EventsQuery>,
+) -> Result<Json<Page<EventView>>, Problem> {
+    let page = PageRequest::<u32>::read("request.events", query.limit, query.cursor.as_deref())?;
+    let after = page.after.unwrap_or(0);
+    let network = &state.app.network;
+    let events = network
+        .events(me.seat.broker_id, id, after, page.fetch())
+        .await?;
+    Ok(Json(page.page(
+        events,
+        |(event, _)| event.seq,
+        |event| event_view(me.seat, event),
+    )))
 }
 
 fn actor(principal: &Principal, seat: BrokerSeat) -> Actor {
@@ -408,6 +426,7 @@ impl From<NetworkError> for Problem {
                 .with("request_status", status.as_str())
                 .with("reason", reason),
             NetworkError::Suspended => Self::new(Code::BrokerSuspended).detail(detail),
+            NetworkError::AuthorSuspended => Self::new(Code::AuthorSuspended).detail(detail),
             NetworkError::KeyReused => Self::new(Code::KeyReused),
             NetworkError::Contended => Self::new(Code::Contended).retry_after(1),
             NetworkError::Store(error) => error.into(),
@@ -427,6 +446,11 @@ impl From<Refusal> for Problem {
                     .detail(detail)
                     .with("request_status", status.as_str())
             }
+            Refusal::Taken => Self::new(Code::AlreadyTaken).detail(detail),
+            Refusal::ProofWithdrawn { status } => Self::new(Code::ProofWithdrawn)
+                .detail(detail)
+                .with("request_status", status.as_str()),
+            Refusal::TooOften { .. } => Self::new(Code::TooOften).detail(detail),
             Refusal::DeadlinePassed => Self::new(Code::DeadlinePassed).detail(detail),
             Refusal::Invalid { field, rule } => Self::invalid(field, rule),
         }

@@ -191,11 +191,26 @@ pub async fn insert_events(tx: &mut MasterTx, events: &[&Event]) -> Result<(), S
 /// # Errors
 /// The master's, or a row that can't be read.
 pub async fn events(master: &Pool, id: RequestId) -> Result<Vec<(Event, Hash)>, StoreError> {
+    events_after(master, id, 0, u32::MAX).await
+}
+
+/// At most `limit` of them after a `seq`.
+///
+/// # Errors
+/// The master's, or a row that can't be read.
+pub async fn events_after(
+    master: &Pool,
+    id: RequestId,
+    after: u32,
+    limit: u32,
+) -> Result<Vec<(Event, Hash)>, StoreError> {
     let rows: Vec<EventRow> = sqlx::query_as(
         "SELECT request_id, seq, kind, actor_broker_id, actor, at, payload, private, prev_hash, event_hash
-         FROM network_request_event WHERE request_id = ? ORDER BY seq",
+         FROM network_request_event WHERE request_id = ? AND seq > ? ORDER BY seq LIMIT ?",
     )
     .bind(id.bits())
+    .bind(after)
+    .bind(limit)
     .fetch_all(master)
     .await
     .map_err(failed)?;
