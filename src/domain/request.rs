@@ -111,7 +111,7 @@ pub struct Request {
     pub event_seq: u32,
     pub event_hash: Hash,
     /// Empty until it is read from the events; see [`Request::has_past`].
-    pub past: Past,
+    pub past: Box<Past>,
     pub created_at: DateTime<Utc>,
     pub accepted_at: Option<DateTime<Utc>>,
     /// When it was last sent; stays when both sides go back to accepted.

@@ -23,6 +23,7 @@ use crate::domain::moment::Moment;
 use crate::domain::proof::Proof;
 use crate::domain::request::{Refusal, RequestKind, RequestStatus};
 use crate::domain::terms::ObligationTerm;
+use crate::domain::text;
 use crate::route;
 use crate::services::network::{
     Actor, After, Answer, CommissionInput, CreateRequest, Filter, NetworkError,
@@ -59,7 +60,7 @@ struct CreateBody {
     #[schema(example = "cash")]
     method: String,
     city_code: Option<String>,
-    /// A client of the other side (`FO-…`), whose account is credited or debited there.
+    /// A client of the other side (`FO-` and 12 hex digits), whose account is credited or debited there.
     counterpart_uid: Option<String>,
     /// Shown to the parties only, at most 500 characters.
     contact: Option<String>,
@@ -136,7 +137,8 @@ enum CancelTo {
 
 #[derive(Deserialize, Serialize, utoipa::ToSchema)]
 struct SentBody {
-    /// 1 to 10 proofs: `{type: photo|tx_hash|transfer_ref|document, url?, value?, note?, sha256?}`.
+    /// 1 to 10 proofs: `{type: photo|tx_hash|transfer_ref|document, url?, value?, note?, sha256?}`. A
+    /// url is an `https:` or `http:` address or the `url` of one's own upload.
     #[schema(value_type = Vec<serde_json::Value>)]
     proof: Vec<Proof>,
 }
@@ -406,13 +408,7 @@ async fn answered(state: &AppState, seat: BrokerSeat, answer: Answer) -> Result<
 }
 
 fn bounded(field: &'static str, text: &str, most: usize) -> Result<(), Problem> {
-    if text.trim().is_empty() || text.chars().count() > most {
-        return Err(Problem::invalid(
-            field,
-            format!("is 1 to {most} characters"),
-        ));
-    }
-    Ok(())
+    text::prose(text, most).map_err(|error| Problem::invalid(field, error.to_string()))
 }
 
 impl From<NetworkError> for Problem {

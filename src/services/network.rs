@@ -185,7 +185,7 @@ impl NetworkService {
         id: RequestId,
         proofs: Vec<Proof>,
     ) -> Result<Answer, NetworkError> {
-        proof::check(&proofs).map_err(|error| FieldError::new("proof", error))?;
+        proof::check(&proofs).map_err(|error| FieldError::new(error.field(), &error))?;
         let proofs = self.with_hashes(actor, proofs).await?;
         let within = chrono::Duration::from_std(self.0.rules.confirm_within).unwrap_or_default();
         let request = self.load_with_past(id).await?;
@@ -201,7 +201,7 @@ impl NetworkService {
         mut proofs: Vec<Proof>,
     ) -> Result<Vec<Proof>, NetworkError> {
         for proof in &mut proofs {
-            let Some(upload) = super::uploads::named_by(proof) else {
+            let Some(upload) = proof.upload() else {
                 continue;
             };
             let found = uploads::get(self.master(), upload)
@@ -415,10 +415,11 @@ impl NetworkService {
     async fn load_with_past(&self, id: RequestId) -> Result<Request, NetworkError> {
         let mut request = self.load(id).await?;
         if request.has_past() {
-            let events = requests::events(self.master(), id).await?;
+            let events = Box::pin(requests::events(self.master(), id)).await?;
             let events = events.iter().map(|(event, _)| event);
             // Events that came after it was read go with a later version, which is decided anew.
-            request.past = Past::of(events.take_while(|event| event.seq <= request.event_seq));
+            let past = Past::of(events.take_while(|event| event.seq <= request.event_seq));
+            request.past = Box::new(past);
         }
         Ok(request)
     }

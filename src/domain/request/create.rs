@@ -4,7 +4,7 @@ use chrono::{DateTime, Months, Utc};
 use serde_json::json;
 
 use super::change::{event, invalid, minor, own_account, private, terms_fact};
-use super::{Change, Past, Refusal, Request, RequestKind, RequestStatus};
+use super::{Change, Refusal, Request, RequestKind, RequestStatus};
 use crate::domain::account::AccountRef;
 use crate::domain::canonical;
 use crate::domain::ids::{BrokerId, RequestId};
@@ -108,7 +108,7 @@ impl NewRequest {
                 proof_digest: None,
                 event_seq: 0,
                 event_hash: request_event::genesis(self.id),
-                past: Past::default(),
+                past: Box::default(),
                 created_at: now,
                 accepted_at: None,
                 sent_at: None,

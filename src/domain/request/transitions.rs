@@ -274,7 +274,7 @@ impl Request {
                 "mark this request sent",
             ));
         }
-        proof::check(proofs).map_err(|error| invalid("proof", &error.to_string()))?;
+        proof::check(proofs).map_err(|error| invalid(error.field(), &error.to_string()))?;
         let digest = proof::digest(proofs);
         match self.status {
             RequestStatus::Accepted => {

@@ -463,11 +463,11 @@ fn a_proof_that_was_taken_back_does_not_come_again() {
     for by in [AUTHOR, TARGET] {
         assert_eq!(word(accepted.resend(by, start())), "again", "both agreed");
     }
-    let send = |request: &Request, value| {
+    let mark = |request: &Request, value| {
         word(request.mark_sent(AUTHOR, &proofs(value), CONFIRM_WITHIN, start()))
     };
-    assert_eq!(send(&accepted, "0xabc"), "withdrawn");
-    assert_eq!(send(&accepted, "0xdef"), "sent");
+    assert_eq!(mark(&accepted, "0xabc"), "withdrawn");
+    assert_eq!(mark(&accepted, "0xdef"), "sent");
 }
 
 #[test]

@@ -175,7 +175,7 @@ proptest! {
                     prop_assert!(!once_sent || next.status != RequestStatus::Expired);
                     check_state(&next);
                     events.push(Event::seal(event, next.id, 1, Hash([0; 32]), "x", now));
-                    prop_assert_eq!(&next.past, &Past::of(&events));
+                    prop_assert_eq!(&*next.past, &Past::of(&events));
                     if let Some(plan) = &plan {
                         check_plan(&next, plan);
                     }

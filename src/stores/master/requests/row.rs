@@ -8,7 +8,7 @@ use crate::domain::account::AccountRef;
 use crate::domain::canonical::Hash;
 use crate::domain::ids::RequestId;
 use crate::domain::money::Amount;
-use crate::domain::request::{Past, Proposal, ProposalKind, Request, RequestKind, RequestStatus};
+use crate::domain::request::{Proposal, ProposalKind, Request, RequestKind, RequestStatus};
 use crate::domain::request_event::{Event, EventKind};
 use crate::domain::terms::Terms;
 use crate::stores::StoreError;
@@ -110,7 +110,7 @@ impl RequestRow {
                 .transpose()?,
             event_seq: self.event_seq,
             event_hash: hash(&self.event_hash).ok_or_else(|| bad("event_hash"))?,
-            past: Past::default(),
+            past: Box::default(),
             created_at: self.created_at,
             accepted_at: self.accepted_at,
             sent_at: self.sent_at,
