@@ -3,6 +3,7 @@
 use chrono::{DateTime, Utc};
 
 use super::ids::BrokerId;
+use super::text;
 use super::words::words;
 
 /// The longest name, in characters.
@@ -71,11 +72,9 @@ pub struct Broker {
 /// A name as it is kept: trimmed, one line, at most [`MAX_NAME`] characters; `None` where that
 /// leaves nothing or the text breaks it.
 #[must_use]
-pub fn name(text: &str) -> Option<&str> {
-    let text = text.trim();
-    let fits =
-        !text.is_empty() && text.chars().count() <= MAX_NAME && !text.chars().any(char::is_control);
-    fits.then_some(text)
+pub fn name(given: &str) -> Option<&str> {
+    let name = given.trim();
+    text::line(name, MAX_NAME).is_ok().then_some(name)
 }
 
 #[cfg(test)]
@@ -86,7 +85,14 @@ mod tests {
     fn names() {
         assert_eq!(name("  Альфа Обмен "), Some("Альфа Обмен"));
         assert_eq!(name(&"я".repeat(MAX_NAME)), Some(&*"я".repeat(MAX_NAME)));
-        for text in ["", "  ", "a\nb", &"я".repeat(MAX_NAME + 1)] {
+        for text in [
+            "",
+            "  ",
+            "a\nb",
+            "Al\u{200b}pha",
+            "\u{202e}Alpha",
+            &"я".repeat(MAX_NAME + 1),
+        ] {
             assert_eq!(name(text), None, "{text:?}");
         }
     }

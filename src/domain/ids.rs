@@ -102,6 +102,15 @@ public_id!(
     ClientId, "CL-"
 );
 
+/// Whether a text is the uid of a broker's client or counterpart: `FO-` and 12 hex digits. It
+/// names an account in a book as it is written, so it is written in one way only: in lower case.
+#[must_use]
+pub fn is_partner_uid(text: &str) -> bool {
+    let hex = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+    text.strip_prefix("FO-")
+        .is_some_and(|digits| digits.len() == 12 && digits.bytes().all(hex))
+}
+
 /// The first 48 bits of SHA-256 over the prefix and the parts, each ended by a zero byte.
 fn derive_bits(prefix: &str, parts: &[&str]) -> u64 {
     let mut hasher = Sha256::new();

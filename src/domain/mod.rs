@@ -9,6 +9,7 @@ pub mod chain;
 pub mod effects;
 pub mod ids;
 pub mod ledger;
+pub mod moment;
 pub mod money;
 pub mod obligation;
 pub mod plan;
@@ -17,6 +18,7 @@ pub mod request;
 pub mod request_event;
 pub mod saga;
 pub mod terms;
+pub mod text;
 pub mod throttle;
 
 mod words;

@@ -2,7 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
+use uuid::Uuid;
+
 use super::canonical::Hash;
+use super::text;
 use super::words::words;
 
 /// At most this many proofs come with one `sent`.
@@ -10,6 +13,8 @@ pub const MAX_PROOFS: usize = 10;
 pub const MAX_URL: usize = 500;
 pub const MAX_VALUE: usize = 200;
 pub const MAX_NOTE: usize = 1_000;
+/// Where an upload is found; a proof names its file by this and the id.
+pub const UPLOADS: &str = "/v1/uploads/";
 
 words!(
     /// What a proof is.
@@ -43,13 +48,36 @@ pub struct Proof {
 pub enum ProofError {
     #[error("1 to {MAX_PROOFS} proofs are needed")]
     Count,
-    #[error("proof {index}: {field} {rule}")]
+    #[error("of proof {index} {rule}")]
     Field {
         index: usize,
         field: &'static str,
-        rule: &'static str,
+        rule: String,
     },
 }
+
+impl ProofError {
+    /// The field as a problem names it.
+    #[must_use]
+    pub const fn field(&self) -> &'static str {
+        match self {
+            Self::Count => "proof",
+            Self::Field { field, .. } => field,
+        }
+    }
+}
+
+impl Proof {
+    /// The upload that the url names, if it names one: an address of a server never does.
+    #[must_use]
+    pub fn upload(&self) -> Option<Uuid> {
+        let id = self.url.as_deref()?.strip_prefix(UPLOADS)?;
+        let upload = Uuid::try_parse(id).ok()?;
+        (upload.hyphenated().to_string() == id).then_some(upload)
+    }
+}
+
+type TextCheck = fn(&str, usize) -> Result<(), text::TextError>;
 
 /// Checks the proofs of one `sent`.
 ///
@@ -61,32 +89,56 @@ pub fn check(proofs: &[Proof]) -> Result<(), ProofError> {
         return Err(ProofError::Count);
     }
     proofs.iter().enumerate().try_for_each(|(index, proof)| {
-        let broken = |field, rule| Err(ProofError::Field { index, field, rule });
+        let broken = |field, rule: String| Err(ProofError::Field { index, field, rule });
         match proof.kind {
             ProofType::Photo | ProofType::Document if proof.url.is_none() => {
-                return broken("url", "is required for a photo or document");
+                return broken(
+                    "proof.url",
+                    "is required for a photo or document".to_owned(),
+                );
             }
             ProofType::TxHash | ProofType::TransferRef if proof.value.is_none() => {
-                return broken("value", "is required for a tx_hash or transfer_ref");
+                return broken(
+                    "proof.value",
+                    "is required for a tx_hash or transfer_ref".to_owned(),
+                );
             }
             ProofType::Photo | ProofType::Document | ProofType::TxHash | ProofType::TransferRef => {
             }
         }
-        let fits = |text: &Option<String>, most: usize| {
-            text.as_ref()
-                .is_none_or(|text| !text.trim().is_empty() && text.chars().count() <= most)
-        };
-        if !fits(&proof.url, MAX_URL) {
-            return broken("url", "is 1 to 500 characters");
+        let checks: [(_, _, TextCheck, _); 3] = [
+            ("proof.url", &proof.url, text::line, MAX_URL),
+            ("proof.value", &proof.value, text::line, MAX_VALUE),
+            ("proof.note", &proof.note, text::prose, MAX_NOTE),
+        ];
+        for (field, text, check, most) in checks {
+            if let Some(Err(error)) = text.as_deref().map(|text| check(text, most)) {
+                return broken(field, error.to_string());
+            }
         }
-        if !fits(&proof.value, MAX_VALUE) {
-            return broken("value", "is 1 to 200 characters");
+        let named = proof.upload().is_some();
+        match &proof.url {
+            Some(url) if !named && !is_web_address(url) => broken(
+                "proof.url",
+                format!("is an https: or http: address, or {UPLOADS} and an upload's id"),
+            ),
+            Some(_) | None => Ok(()),
         }
-        if !fits(&proof.note, MAX_NOTE) {
-            return broken("note", "is 1 to 1000 characters");
-        }
-        Ok(())
     })
+}
+
+/// An absolute address that a browser opens as a page and not as a program or a file: `https` or
+/// `http`, a host, and no character that could be read in two ways.
+fn is_web_address(url: &str) -> bool {
+    let Some((scheme, rest)) = url.split_once("://") else {
+        return false;
+    };
+    let web = ["https", "http"]
+        .iter()
+        .any(|name| scheme.eq_ignore_ascii_case(name));
+    let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    let plain = |c: char| !c.is_whitespace() && !r#"<>"\^`{|}"#.contains(c);
+    web && host.contains(char::is_alphanumeric) && !host.contains('@') && rest.chars().all(plain)
 }
 
 /// The digest that goes into the request's event chain for a set of proofs.
@@ -115,7 +167,7 @@ mod tests {
         assert!(check(&[proof(ProofType::Photo)]).is_err());
         assert!(check(&[proof(ProofType::TxHash)]).is_err());
         let photo = Proof {
-            url: Some("/v1/uploads/1".to_owned()),
+            url: Some("https://example.com/1.jpg".to_owned()),
             ..proof(ProofType::Photo)
         };
         assert_eq!(check(std::slice::from_ref(&photo)), Ok(()));
@@ -127,9 +179,53 @@ mod tests {
             check(&[photo, long]),
             Err(ProofError::Field {
                 index: 1,
-                field: "note",
+                field: "proof.note",
                 ..
             })
         ));
+    }
+
+    #[test]
+    fn a_url_is_of_the_web_or_an_upload() {
+        let id = "0193a5b0-7c3e-7abc-8def-012345678901";
+        let with = |url: &str| Proof {
+            url: Some(url.to_owned()),
+            ..proof(ProofType::Photo)
+        };
+        let upload = with(&format!("{UPLOADS}{id}"));
+        assert_eq!(upload.upload().unwrap().to_string(), id);
+        assert_eq!(check(&[upload]), Ok(()));
+        for web in [
+            "https://example.com/v1/uploads/x?y=1#z".to_owned(),
+            "HTTP://example.com".to_owned(),
+            format!("https://evil.example{UPLOADS}{id}"),
+        ] {
+            assert_eq!(check(&[with(&web)]), Ok(()), "{web}");
+            assert_eq!(with(&web).upload(), None, "{web}");
+        }
+        for bad in [
+            "javascript:alert(1)".to_owned(),
+            "javascript://example.com/%0aalert(1)".to_owned(),
+            "file:///etc/passwd".to_owned(),
+            "data:text/html,x".to_owned(),
+            "//example.com/x".to_owned(),
+            "https://".to_owned(),
+            "https:///x".to_owned(),
+            "https://bank.example@evil.example/".to_owned(),
+            "https://evil.example\\@bank.example/".to_owned(),
+            "https://example.com/a b".to_owned(),
+            "https://example.com/\u{202e}gpj".to_owned(),
+            "receipt.jpg".to_owned(),
+            UPLOADS.to_owned(),
+            format!("{UPLOADS}1"),
+            format!("{UPLOADS}{id}/"),
+            format!("{UPLOADS}../{id}"),
+            format!("{UPLOADS}{{{id}}}"),
+            format!("{UPLOADS}{}", id.to_uppercase()),
+            format!("{UPLOADS}{}", id.replace('-', "")),
+        ] {
+            let error = check(&[with(&bad)]).unwrap_err();
+            assert_eq!(error.field(), "proof.url", "{bad}");
+        }
     }
 }

@@ -14,6 +14,7 @@
 
 mod change;
 mod create;
+mod past;
 mod saga_moves;
 #[cfg(test)]
 pub(in crate::domain) mod tests;
@@ -22,6 +23,7 @@ mod words;
 
 pub use change::{Change, Decision, Refusal};
 pub use create::NewRequest;
+pub use past::{MAX_CLAIMS, MAX_FAILED_ACCEPTS, MAX_PROPOSALS, Past};
 pub use saga_moves::Booked;
 pub use transitions::Acceptance;
 
@@ -108,6 +110,8 @@ pub struct Request {
     pub proof_digest: Option<Hash>,
     pub event_seq: u32,
     pub event_hash: Hash,
+    /// Empty until it is read from the events; see [`Request::has_past`].
+    pub past: Box<Past>,
     pub created_at: DateTime<Utc>,
     pub accepted_at: Option<DateTime<Utc>>,
     /// When it was last sent; stays when both sides go back to accepted.
@@ -144,7 +148,8 @@ impl Request {
         self.party(broker).is_some() || (self.broadcast && self.status == RequestStatus::Pending)
     }
 
-    /// Whether a broker may see the client's uid and contact: on a broadcast only its parties.
+    /// Whether a broker may see the client's uid, the contact and the note, which may name either:
+    /// on a broadcast only its parties.
     #[must_use]
     pub fn shows_contact_to(&self, broker: BrokerId) -> bool {
         self.party(broker).is_some()

@@ -110,6 +110,45 @@ impl Event {
         }
     }
 
+    /// What stands beside the chain, for a party of the request: of a book's refusal only the
+    /// book's own broker reads it.
+    #[must_use]
+    pub fn private_for(&self, broker: BrokerId) -> Option<&Value> {
+        let private = self.private.as_ref();
+        match self.kind {
+            EventKind::AcceptFailed | EventKind::ConfirmFailed => {
+                let book = self
+                    .payload
+                    .get("reason")
+                    .and_then(|reason| reason.get("book"));
+                private.filter(|_| book.and_then(Value::as_str) == Some(&broker.to_string()))
+            }
+            EventKind::Created
+            | EventKind::Accepting
+            | EventKind::Accepted
+            | EventKind::Rejected
+            | EventKind::CancelProposed
+            | EventKind::Cancelled
+            | EventKind::ResendProposed
+            | EventKind::ResendAgreed
+            | EventKind::Sent
+            | EventKind::ReceivedClaimed
+            | EventKind::Confirmed
+            | EventKind::Completed
+            | EventKind::Expired
+            | EventKind::Disputed => private,
+        }
+    }
+
+    /// Why a saga went back, for a party: with all that the book told where it is its own.
+    #[must_use]
+    pub fn reason_for(&self, broker: BrokerId) -> Value {
+        let own = self.private_for(broker);
+        let told = own.and_then(|private| private.get("reason"));
+        let shown = told.or_else(|| self.payload.get("reason"));
+        shown.cloned().unwrap_or(Value::Null)
+    }
+
     #[must_use]
     pub fn hash(&self) -> Hash {
         #[derive(Serialize)]
@@ -136,6 +175,18 @@ impl Event {
             v: FORMAT,
         })
     }
+}
+
+/// Of the reason why a saga went back, what both sides of its request may know: the code, and
+/// which book it was. Balances and accounts are of one book only.
+#[must_use]
+pub fn shown_reason(reason: &Value) -> Value {
+    let Value::Object(all) = reason else {
+        return Value::Null;
+    };
+    let shown = ["book", "code"].into_iter();
+    let shown = shown.filter_map(|name| Some((name.to_owned(), all.get(name)?.clone())));
+    Value::Object(shown.collect())
 }
 
 /// What the first event of a request has as its previous hash.

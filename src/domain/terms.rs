@@ -58,8 +58,8 @@ pub enum CommissionSize {
     BasisPoints(u32),
 }
 
-/// The largest commission by rate: 100 %, and even that only where it stays below the amount.
-pub const MAX_BASIS_POINTS: u32 = 10_000;
+/// The largest commission by rate: below the whole, since it comes out of the amount or the debt.
+pub const MAX_BASIS_POINTS: u32 = 9_999;
 
 /// What one side pays the other for the service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

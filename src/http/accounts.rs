@@ -109,13 +109,15 @@ async fn list(
     QueryOf(query): QueryOf<ListQuery>,
 ) -> Result<Json<Page<AccountView>>, Problem> {
     let page = PageRequest::<Place>::read("accounts", query.limit, query.cursor.as_deref())?;
-    let after = page.after.map(|(at, id)| (at, AccountId::from_bits(id)));
+    let after = page
+        .after
+        .map(|(at, id)| (at.at(), AccountId::from_bits(id)));
     let found = state
         .app
         .books
         .accounts(me.seat.broker_id, query.owner_ref, after, page.fetch())
         .await?;
-    let place = |(id, account): &(AccountId, AccountState)| (account.created_at, id.bits());
+    let place = |(id, account): &(AccountId, AccountState)| (account.created_at.into(), id.bits());
     let page = page.page_asking(found, place, |(_, account)| view(&state, account));
     Ok(Json(page.await?))
 }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::guard::Allowed;
 use super::idempotency::IdempotencyKey;
-use super::json::StrictJson;
+use super::json::{StrictJson, object};
 use super::paging::{Page, PageRequest};
 use super::params::{PathOf, QueryOf};
 use super::problem::{Code, Problem};
@@ -104,6 +104,7 @@ struct CreateBody {
     /// Who has invited it.
     referred_by_broker_id: Option<BrokerId>,
     /// The first of its people, as a `broker_admin`.
+    #[serde(default, deserialize_with = "object")]
     admin: Option<AdminBody>,
 }
 

@@ -105,10 +105,34 @@ pub fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     }
 }
 
-/// An object inside a body: serde alone would read a struct from a list of its fields' values
-/// too.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Object<T>(pub T);
+/// Reads an object inside a body, for `#[serde(default, deserialize_with)]`.
+///
+/// # Errors
+/// What is neither an object nor null.
+pub(super) fn object<'de, T, D>(deserializer: D) -> Result<Option<T>, D::Error>
+where
+    T: Deserialize<'de>,
+    D: Deserializer<'de>,
+{
+    let read = Option::<Object<T>>::deserialize(deserializer)?;
+    Ok(read.map(|Object(value)| value))
+}
+
+/// Reads a list of objects inside a body, for `#[serde(deserialize_with)]`.
+///
+/// # Errors
+/// What is no list of objects.
+pub(super) fn objects<'de, T, D>(deserializer: D) -> Result<Vec<T>, D::Error>
+where
+    T: Deserialize<'de>,
+    D: Deserializer<'de>,
+{
+    let read = Vec::<Object<T>>::deserialize(deserializer)?;
+    Ok(read.into_iter().map(|Object(value)| value).collect())
+}
+
+/// An object, whereas serde alone would read a struct from a list of its fields' values too.
+struct Object<T>(T);
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -297,9 +321,10 @@ mod tests {
         #[expect(dead_code, reason = "only read into")]
         struct Body {
             side: crate::domain::account::Side,
-            inner: Option<Object<Inner>>,
-            #[serde(default)]
-            list: Vec<Object<Inner>>,
+            #[serde(default, deserialize_with = "object")]
+            inner: Option<Inner>,
+            #[serde(default, deserialize_with = "objects")]
+            list: Vec<Inner>,
         }
         let fault = |body: &str| {
             let problem = parse::<Body>(body.as_bytes()).unwrap_err();

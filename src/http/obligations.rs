@@ -83,13 +83,15 @@ async fn list(
     QueryOf(query): QueryOf<ListQuery>,
 ) -> Result<Json<Page<ObligationView>>, Problem> {
     let page = PageRequest::<Place>::read("obligations", query.limit, query.cursor.as_deref())?;
-    let after = page.after.map(|(at, id)| (at, ObligationId::from_bits(id)));
+    let after = page
+        .after
+        .map(|(at, id)| (at.at(), ObligationId::from_bits(id)));
     let found = state
         .app
         .obligations
         .list(me.seat.broker_id, query.status, after, page.fetch())
         .await?;
-    let place = |obligation: &Obligation| (obligation.created_at, obligation.id.bits());
+    let place = |obligation: &Obligation| (obligation.created_at.into(), obligation.id.bits());
     let page = page.page_asking(found, place, |obligation| view(&state, obligation));
     Ok(Json(page.await?))
 }

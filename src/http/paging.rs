@@ -1,13 +1,13 @@
-//! Lists: newest first, a page at a time, by a cursor that says where the next one begins.
+//! Lists, newest first where they don't say otherwise: a page at a time, by a cursor that says where the next one begins.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use chrono::{DateTime, Utc};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use sha2::{Digest, Sha256};
 
 use super::problem::Problem;
+use crate::domain::moment::Moment;
 
 /// Rows of a page where the caller doesn't say.
 pub const LIMIT_DEFAULT: u32 = 50;
@@ -17,10 +17,10 @@ pub const LIMIT_MAX: u32 = 200;
 const CHECK: usize = 6;
 
 /// Where a row is in a list by time: when it was made, and the bits of its id.
-pub type Place = (DateTime<Utc>, u64);
+pub type Place = (Moment, u64);
 
 /// What of a list is asked for. `K` is the place of a row in its order, such as
-/// [`Place`].
+/// [`Place`]; a time in it is a [`Moment`], for anybody can make up a cursor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageRequest<K> {
     list: &'static str,
@@ -109,7 +109,7 @@ impl<K: Serialize + DeserializeOwned> PageRequest<K> {
 /// One page of a list.
 #[derive(Clone, Debug, Serialize, utoipa::ToSchema)]
 pub struct Page<T> {
-    /// Newest first.
+    /// Newest first where the list doesn't say otherwise.
     pub items: Vec<T>,
     /// What `cursor` is to be for the next page; null on the last one.
     #[schema(required)]
@@ -171,7 +171,9 @@ mod tests {
     #[test]
     fn refuses_what_is_not_its_own() {
         let key: Place = (
-            chrono::DateTime::from_timestamp_micros(1_700_000_000_123_456).unwrap(),
+            chrono::DateTime::from_timestamp_micros(1_700_000_000_123_456)
+                .unwrap()
+                .into(),
             7,
         );
         let cursor = encode("a", &key);
@@ -180,6 +182,10 @@ mod tests {
         assert!(read("b", &cursor).is_err());
         for bad in ["", "x", "AAAA", &cursor[1..], &format!("{cursor}A"), "é"] {
             assert!(read("a", bad).is_err(), "{bad}");
+        }
+        // Well formed, and made up: a time that no row has and no database takes.
+        for at in ["+262000-01-01T00:00:00Z", "-0001-01-01T00:00:00Z", "x"] {
+            assert!(read("a", &encode("a", &(at, 5))).is_err(), "{at}");
         }
         for limit in [0, LIMIT_MAX + 1] {
             assert!(PageRequest::<Place>::read("a", Some(limit), None).is_err());

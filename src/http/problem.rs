@@ -57,6 +57,10 @@ codes! {
     Conflict = "conflict", CONFLICT, "The state of things doesn't allow this";
     Contended = "contended", CONFLICT, "Another request is doing this";
     WrongStatus = "wrong_status", CONFLICT, "The request is in another state";
+    AlreadyTaken = "already_taken", CONFLICT, "The broadcast is not open any more";
+    ProofWithdrawn = "proof_withdrawn", CONFLICT, "The proof was taken back";
+    TooOften = "too_often", CONFLICT, "This was done too often";
+    AuthorSuspended = "author_suspended", CONFLICT, "The request's author is suspended";
     DeadlinePassed = "deadline_passed", CONFLICT, "The deadline has passed";
     BooksRefused = "books_refused", CONFLICT, "A book refused it, and nothing was changed";
     NotYourMove = "not_your_move", FORBIDDEN, "This is the other side's to do";
@@ -154,6 +158,15 @@ pub struct ProblemBody {
     /// The fields it is about.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub errors: Vec<FieldError>,
+    /// Where the request's status is in the way: the present one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, example = "accepted")]
+    pub request_status: Option<serde_json::Value>,
+    /// Where a book refused: `code` and, for a request, `book`; with amounts and the account where
+    /// it is the caller's own book.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>, example = json!({ "book": "1", "code": "insufficient_funds" }))]
+    pub reason: Option<serde_json::Value>,
     #[serde(flatten)]
     #[schema(ignore)]
     pub extensions: serde_json::Map<String, serde_json::Value>,
@@ -246,6 +259,7 @@ fn causes(error: &(dyn Error + 'static)) -> String {
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let status = self.code.status();
+        let mut extensions = self.extensions;
         let body = ProblemBody {
             kind: format!("urn:settlenet:problem:{}", self.code.as_str()),
             title: self.code.title(),
@@ -253,7 +267,9 @@ impl IntoResponse for Problem {
             code: self.code.as_str(),
             detail: self.detail,
             errors: self.errors,
-            extensions: self.extensions,
+            request_status: extensions.remove("request_status"),
+            reason: extensions.remove("reason"),
+            extensions,
         };
         let mut response = (status, json!(body).to_string()).into_response();
         let headers = response.headers_mut();

@@ -6,13 +6,12 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
-use self::views::{CommissionBody, EventsView, RequestView, event_view, view};
+use self::views::{CommissionBody, EventView, RequestView, event_view, view};
 use super::guard::Allowed;
 use super::idempotency::IdempotencyKey;
-use super::json::StrictJson;
+use super::json::{StrictJson, object, objects};
 use super::paging::{Page, PageRequest, Place};
 use super::params::{PathOf, QueryOf};
 use super::problem::{Code, Problem};
@@ -20,9 +19,11 @@ use super::routes::Routes;
 use super::state::AppState;
 use crate::domain::access::{BrokerSeat, Principal, actions};
 use crate::domain::ids::{AccountId, BrokerId, RequestId};
+use crate::domain::moment::Moment;
 use crate::domain::proof::Proof;
 use crate::domain::request::{Refusal, Request, RequestKind, RequestStatus};
 use crate::domain::terms::ObligationTerm;
+use crate::domain::text;
 use crate::route;
 use crate::services::network::{
     Actor, After, Answer, CommissionInput, CreateRequest, Filter, NetworkError,
@@ -59,17 +60,21 @@ struct CreateBody {
     #[schema(example = "cash")]
     method: String,
     city_code: Option<String>,
-    /// A client of the other side (`FO-…`), whose account is credited or debited there.
+    /// A client of the other side (`FO-` and 12 hex digits), whose account is credited or debited there.
     counterpart_uid: Option<String>,
-    /// Shown to the parties only.
+    /// Shown to the parties only, at most 500 characters.
     contact: Option<String>,
+    /// Shown to the parties only, at most 1000 characters.
     note: Option<String>,
+    #[serde(default, deserialize_with = "object")]
     terms: Option<TermsBody>,
     /// The author's own account (`AC-…`); its main house account where there is none.
     #[schema(value_type = Option<String>)]
     account_id: Option<AccountId>,
-    /// Nothing sent until then: the request expires.
-    deadline_at: Option<DateTime<Utc>>,
+    /// Nothing sent until then: the request expires. At most 5 years ahead; what is finer than a
+    /// microsecond is cut off.
+    #[schema(value_type = Option<String>, format = DateTime, example = "2026-12-31T12:00:00Z")]
+    deadline_at: Option<Moment>,
 }
 
 #[derive(Deserialize, Serialize, utoipa::ToSchema)]
@@ -77,6 +82,7 @@ struct TermsBody {
     /// `author_owes`, `counterparty_owes`, `none`; the network's default where there is none.
     #[schema(value_type = Option<String>)]
     obligation: Option<ObligationTerm>,
+    #[serde(default, deserialize_with = "object")]
     commission: Option<CommissionBody>,
 }
 
@@ -95,9 +101,17 @@ struct ListQuery {
     kind: Option<RequestKind>,
 }
 
+#[derive(Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+struct EventsQuery {
+    limit: Option<u32>,
+    cursor: Option<String>,
+}
+
 #[derive(Deserialize, Serialize, utoipa::ToSchema)]
 struct AcceptBody {
-    /// The account of one's own book that is credited or debited.
+    /// The account of one's own book that is credited or debited; where the request names a client
+    /// (`counterpart_uid`), that client's and no other.
     #[schema(value_type = Option<String>)]
     account_id: Option<AccountId>,
 }
@@ -125,8 +139,10 @@ enum CancelTo {
 
 #[derive(Deserialize, Serialize, utoipa::ToSchema)]
 struct SentBody {
-    /// 1 to 10 proofs: `{type: photo|tx_hash|transfer_ref|document, url?, value?, note?, sha256?}`.
+    /// 1 to 10 proofs: `{type: photo|tx_hash|transfer_ref|document, url?, value?, note?, sha256?}`. A
+    /// url is an `https:` or `http:` address or the `url` of one's own upload.
     #[schema(value_type = Vec<serde_json::Value>)]
+    #[serde(deserialize_with = "objects")]
     proof: Vec<Proof>,
 }
 
@@ -175,7 +191,7 @@ async fn create(
             basis_points: commission.basis_points,
         }),
         account_id: body.account_id,
-        deadline_at: body.deadline_at,
+        deadline_at: body.deadline_at.map(Moment::at),
     };
     let me_as = actor(&me.principal, me.seat);
     let answer = state
@@ -197,7 +213,7 @@ async fn list(
 ) -> Result<Json<Page<RequestView>>, Problem> {
     let page = PageRequest::<Place>::read("requests", query.limit, query.cursor.as_deref())?;
     let after = page.after.map(|(created_at, id)| After {
-        created_at,
+        created_at: created_at.at(),
         id: RequestId::from_bits(id),
     });
     let filter = Filter {
@@ -209,7 +225,7 @@ async fn list(
         .network
         .requests(me.seat.broker_id, filter, after, page.fetch())
         .await?;
-    let place = |request: &Request| (request.created_at, request.id.bits());
+    let place = |request: &Request| (request.created_at.into(), request.id.bits());
     let page = page.page_asking(found, place, |request| view(&state, me.seat, request));
     Ok(Json(page.await?))
 }
@@ -346,18 +362,27 @@ async fn dispute(
     answered(&state, me.seat, answer).await
 }
 
-/// Read a request's hash-chained events, oldest first.
+/// Read a request's hash-chained events, oldest first, as the chain is checked.
 #[utoipa::path(get, path = "/v1/network/requests/{id}/events", tag = "network",
-    operation_id = "request_events", params(("id" = String, Path)),
-    responses((status = 200, body = EventsView)))]
+    operation_id = "request_events", params(("id" = String, Path), EventsQuery),
+    responses((status = 200, body = Page<EventView>)))]
 async fn events(
     me: Allowed<actions::RequestEvents>,
     State(state): State<AppState>,
     PathOf(id): PathOf<RequestId>,
-) -> Result<Json<EventsView>, Problem> {
-    let events = state.app.network.events(me.seat.broker_id, id).await?;
-    let items = events.into_iter().map(event_view).collect();
-    Ok(Json(EventsView { items }))
+    QueryOf(query): QueryOf<EventsQuery>,
+) -> Result<Json<Page<EventView>>, Problem> {
+    let page = PageRequest::<u32>::read("request.events", query.limit, query.cursor.as_deref())?;
+    let after = page.after.unwrap_or(0);
+    let network = &state.app.network;
+    let events = network
+        .events(me.seat.broker_id, id, after, page.fetch())
+        .await?;
+    Ok(Json(page.page(
+        events,
+        |(event, _)| event.seq,
+        |event| event_view(me.seat, event),
+    )))
 }
 
 fn actor(principal: &Principal, seat: BrokerSeat) -> Actor {
@@ -377,13 +402,7 @@ async fn answered(state: &AppState, seat: BrokerSeat, answer: Answer) -> Result<
 }
 
 fn bounded(field: &'static str, text: &str, most: usize) -> Result<(), Problem> {
-    if text.trim().is_empty() || text.chars().count() > most {
-        return Err(Problem::invalid(
-            field,
-            format!("is 1 to {most} characters"),
-        ));
-    }
-    Ok(())
+    text::prose(text, most).map_err(|error| Problem::invalid(field, error.to_string()))
 }
 
 impl From<NetworkError> for Problem {
@@ -397,6 +416,7 @@ impl From<NetworkError> for Problem {
                 .with("request_status", status.as_str())
                 .with("reason", reason),
             NetworkError::Suspended => Self::new(Code::BrokerSuspended).detail(detail),
+            NetworkError::AuthorSuspended => Self::new(Code::AuthorSuspended).detail(detail),
             NetworkError::KeyReused => Self::new(Code::KeyReused),
             NetworkError::Contended => Self::new(Code::Contended).retry_after(1),
             NetworkError::Store(error) => error.into(),
@@ -416,6 +436,11 @@ impl From<Refusal> for Problem {
                     .detail(detail)
                     .with("request_status", status.as_str())
             }
+            Refusal::Taken => Self::new(Code::AlreadyTaken).detail(detail),
+            Refusal::ProofWithdrawn { status } => Self::new(Code::ProofWithdrawn)
+                .detail(detail)
+                .with("request_status", status.as_str()),
+            Refusal::TooOften { .. } => Self::new(Code::TooOften).detail(detail),
             Refusal::DeadlinePassed => Self::new(Code::DeadlinePassed).detail(detail),
             Refusal::Invalid { field, rule } => Self::invalid(field, rule),
         }

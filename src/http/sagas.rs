@@ -14,6 +14,7 @@ use super::problem::{Code, Problem};
 use super::routes::Routes;
 use super::state::AppState;
 use crate::domain::access::actions;
+use crate::domain::moment::Moment;
 use crate::domain::saga::{Direction, SagaKind, SagaStatus};
 use crate::route;
 use crate::services::alerts::{Alert, Resolved};
@@ -93,13 +94,13 @@ async fn list(
     State(state): State<AppState>,
     QueryOf(query): QueryOf<SagaQuery>,
 ) -> Result<Json<Page<SagaView>>, Problem> {
-    let page =
-        PageRequest::<(DateTime<Utc>, Uuid)>::read("sagas", query.limit, query.cursor.as_deref())?;
+    let page = PageRequest::<(Moment, Uuid)>::read("sagas", query.limit, query.cursor.as_deref())?;
+    let after = page.after.map(|(at, id)| (at.at(), id));
     let sagas = &state.app.sagas;
-    let found = sagas.list(query.status, page.after, page.fetch()).await?;
+    let found = sagas.list(query.status, after, page.fetch()).await?;
     Ok(Json(page.page(
         found,
-        |saga| (saga.updated_at, saga.saga_id),
+        |saga| (saga.updated_at.into(), saga.saga_id),
         SagaView::from,
     )))
 }

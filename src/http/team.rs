@@ -126,10 +126,11 @@ async fn list_users(
     QueryOf(query): QueryOf<ListQuery>,
 ) -> Result<Json<Page<UserView>>, Problem> {
     let page = PageRequest::<Place>::read("team.users", query.limit, query.cursor.as_deref())?;
-    let rows = state.team.users(me.seat, page.after, page.fetch()).await?;
+    let after = page.after.map(|(at, id)| (at.at(), id));
+    let rows = state.team.users(me.seat, after, page.fetch()).await?;
     Ok(Json(page.page(
         rows,
-        |row| (row.created_at, row.user_id.bits()),
+        |row| (row.created_at.into(), row.user_id.bits()),
         UserView::from,
     )))
 }
@@ -185,13 +186,11 @@ async fn list_clients(
     QueryOf(query): QueryOf<ListQuery>,
 ) -> Result<Json<Page<ClientView>>, Problem> {
     let page = PageRequest::<Place>::read("team.clients", query.limit, query.cursor.as_deref())?;
-    let rows = state
-        .team
-        .clients(me.seat, page.after, page.fetch())
-        .await?;
+    let after = page.after.map(|(at, id)| (at.at(), id));
+    let rows = state.team.clients(me.seat, after, page.fetch()).await?;
     Ok(Json(page.page(
         rows,
-        |row| (row.created_at, row.client_id.bits()),
+        |row| (row.created_at.into(), row.client_id.bits()),
         ClientView::from,
     )))
 }

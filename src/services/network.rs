@@ -27,12 +27,12 @@ use crate::domain::account::{AccountRef, OwnerKind};
 use crate::domain::ids::{AccountId, BrokerId, RequestId};
 use crate::domain::money::{Amount, Currency};
 use crate::domain::proof::{self, Proof};
-use crate::domain::request::{Acceptance, Decision, Refusal, Request, RequestStatus};
+use crate::domain::request::{Acceptance, Decision, Past, Refusal, Request, RequestStatus};
 use crate::domain::saga::SagaKind;
 use crate::domain::terms::DefaultTerms;
 use crate::stores::book;
 use crate::stores::master::currencies::CurrencyRegistry;
-use crate::stores::master::requests;
+use crate::stores::master::requests::{self, Overdue};
 use crate::stores::master::standing::{self, Standing};
 use crate::stores::master::uploads;
 use crate::stores::pool::Pool;
@@ -106,17 +106,18 @@ impl NetworkService {
         id: RequestId,
         account: Option<AccountId>,
     ) -> Result<Answer, NetworkError> {
-        self.may_start(actor.broker).await?;
-        let request = self.load(id).await?;
+        let request = self.load_with_past(id).await?;
         if !request.visible_to(actor.broker) && !request.broadcast {
             return Err(Refusal::NotFound.into());
         }
         let currency = self.currency(&request).await?;
-        let account = match account {
-            Some(id) => Some(self.own_account(actor.broker, id).await?),
-            None => self.client_account(actor.broker, &request).await?,
-        };
+        let open = self.may_accept(actor.broker, &request).await?;
+        let account = self.account_for(actor.broker, &request, account).await?;
         self.transition(actor, request, move |request, saga_id, now| {
+            if request.status == RequestStatus::Pending && !open {
+                // Open again just now, and nobody has looked at the account.
+                return Err(Refusal::Taken);
+            }
             let acceptance = Acceptance {
                 by: actor.broker,
                 account: account.clone(),
@@ -135,7 +136,7 @@ impl NetworkService {
         id: RequestId,
         reason: Option<String>,
     ) -> Result<Answer, NetworkError> {
-        let request = self.load(id).await?;
+        let request = self.load_with_past(id).await?;
         self.transition(actor, request, |request, _, now| {
             request.reject(actor.broker, reason.as_deref(), now)
         })
@@ -151,7 +152,7 @@ impl NetworkService {
         actor: &Actor,
         id: RequestId,
     ) -> Result<Answer, NetworkError> {
-        let request = self.load(id).await?;
+        let request = self.load_with_past(id).await?;
         self.transition(actor, request, |request, saga_id, now| {
             request.cancel(actor.broker, saga_id, now)
         })
@@ -167,7 +168,7 @@ impl NetworkService {
         actor: &Actor,
         id: RequestId,
     ) -> Result<Answer, NetworkError> {
-        let request = self.load(id).await?;
+        let request = self.load_with_past(id).await?;
         self.transition(actor, request, |request, _, now| {
             request.resend(actor.broker, now)
         })
@@ -184,10 +185,10 @@ impl NetworkService {
         id: RequestId,
         proofs: Vec<Proof>,
     ) -> Result<Answer, NetworkError> {
-        proof::check(&proofs).map_err(|error| FieldError::new("proof", error))?;
+        proof::check(&proofs).map_err(|error| FieldError::new(error.field(), &error))?;
         let proofs = self.with_hashes(actor, proofs).await?;
         let within = chrono::Duration::from_std(self.0.rules.confirm_within).unwrap_or_default();
-        let request = self.load(id).await?;
+        let request = self.load_with_past(id).await?;
         self.transition(actor, request, |request, _, now| {
             request.mark_sent(actor.broker, &proofs, within, now)
         })
@@ -200,7 +201,7 @@ impl NetworkService {
         mut proofs: Vec<Proof>,
     ) -> Result<Vec<Proof>, NetworkError> {
         for proof in &mut proofs {
-            let Some(upload) = super::uploads::named_by(proof) else {
+            let Some(upload) = proof.upload() else {
                 continue;
             };
             let found = uploads::get(self.master(), upload)
@@ -229,7 +230,7 @@ impl NetworkService {
         id: RequestId,
         received_amount: Option<&str>,
     ) -> Result<Answer, NetworkError> {
-        let request = self.load(id).await?;
+        let request = self.load_with_past(id).await?;
         if request.party(actor.broker).is_none() {
             return Err(Refusal::NotFound.into());
         }
@@ -252,39 +253,57 @@ impl NetworkService {
         id: RequestId,
         claim: &str,
     ) -> Result<Answer, NetworkError> {
-        let request = self.load(id).await?;
+        let request = self.load_with_past(id).await?;
         self.transition(actor, request, |request, _, now| {
             request.dispute(actor.broker, claim, now)
         })
         .await
     }
 
-    /// Expires requests whose deadline has passed, at most `limit`. Gives how many.
+    /// Expires requests whose deadline has passed, at most `limit`. Gives how many. One that
+    /// can't be expired, for whatever reason, holds up no other: the next is taken in its place.
     ///
     /// # Errors
-    /// The master's; a request that somebody else moved first is left alone.
+    /// The master's, where it can't be reached; a request that somebody else moved first is left
+    /// alone.
     pub async fn expire_overdue(&self, limit: u32) -> Result<usize, NetworkError> {
         let now = self.0.systems.clock.now();
-        let overdue = requests::overdue(self.master(), now, limit).await?;
+        let mut after = None;
+        let mut expired = 0;
+        while expired < limit as usize {
+            let overdue = requests::overdue(self.master(), now, after, limit).await?;
+            let Some(last) = overdue.last() else {
+                break;
+            };
+            after = Some(*last);
+            for Overdue { id, .. } in overdue {
+                if expired == limit as usize {
+                    break;
+                }
+                match self.expire(id).await {
+                    Ok(()) => expired += 1,
+                    Err(NetworkError::Refused(_)) => {}
+                    Err(NetworkError::Store(error)) if error.is_unavailable() => {
+                        return Err(error.into());
+                    }
+                    Err(error) => tracing::error!(%error, request = %id, "can't be expired"),
+                }
+            }
+        }
+        Ok(expired)
+    }
+
+    async fn expire(&self, id: RequestId) -> Result<(), NetworkError> {
         let worker = Actor {
             broker: 0,
             subject: "expiry".to_owned(),
         };
-        let mut expired = 0;
-        for id in overdue {
-            let request = self.load(id).await?;
-            let moved = self
-                .transition(&worker, request, |request, saga_id, now| {
-                    request.expire(saga_id, now)
-                })
-                .await;
-            match moved {
-                Ok(_) => expired += 1,
-                Err(NetworkError::Refused(_)) => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(expired)
+        let request = self.load(id).await?;
+        self.transition(&worker, request, |request, saga_id, now| {
+            request.expire(saga_id, now)
+        })
+        .await?;
+        Ok(())
     }
 
     /// Decides on the request as it was loaded, and again on what others made of it meanwhile.
@@ -307,7 +326,7 @@ impl NetworkService {
                     let saga = change.plan.as_ref().map(|plan| (plan.saga_id, plan.kind));
                     let owner = request.saga_id;
                     let Some(recorded) = self.persist(actor, *change, owner, now).await? else {
-                        request = self.load(id).await?;
+                        request = self.load_with_past(id).await?;
                         continue;
                     };
                     let waits = saga.filter(|(_, kind)| *kind != SagaKind::Release);
@@ -315,7 +334,7 @@ impl NetworkService {
                 }
             };
             return match saga_id {
-                Some(saga_id) => self.settled(saga_id, id).await,
+                Some(saga_id) => self.settled(actor, saga_id, id).await,
                 None => Ok(Answer {
                     request: recorded,
                     running: None,
@@ -326,7 +345,12 @@ impl NetworkService {
     }
 
     /// The request once the saga that owns it has ended, or as it is when the bound is over.
-    async fn settled(&self, saga_id: Uuid, id: RequestId) -> Result<Answer, NetworkError> {
+    async fn settled(
+        &self,
+        actor: &Actor,
+        saga_id: Uuid,
+        id: RequestId,
+    ) -> Result<Answer, NetworkError> {
         let ended = match self.0.engine.wait(saga_id, self.0.rules.wait).await? {
             Waited::Forward(request) => {
                 return Ok(Answer {
@@ -344,7 +368,7 @@ impl NetworkService {
                 running: Some(saga_id),
             });
         }
-        match self.refusal_of(&request, saga_id).await? {
+        match self.refusal_of(actor, &request, saga_id).await? {
             Some(reason) => Err(NetworkError::SagaRefused {
                 status: request.status,
                 reason,
@@ -356,9 +380,11 @@ impl NetworkService {
         }
     }
 
-    /// Why a saga went back, if it did: its request's events say.
+    /// Why a saga went back, if it did: its request's events say, as much as is the caller's to
+    /// know.
     async fn refusal_of(
         &self,
+        actor: &Actor,
         request: &Request,
         saga_id: Uuid,
     ) -> Result<Option<Value>, NetworkError> {
@@ -377,12 +403,25 @@ impl NetworkService {
                     EventKind::AcceptFailed | EventKind::ConfirmFailed
                 ) && event.payload.get("saga").and_then(Value::as_str) == Some(&saga)
             })
-            .map(|(event, _)| event.payload.get("reason").cloned().unwrap_or(Value::Null)))
+            .map(|(event, _)| event.reason_for(actor.broker)))
     }
 
     async fn load(&self, id: RequestId) -> Result<Request, NetworkError> {
         let request = requests::get(self.master(), id).await?;
         request.ok_or_else(|| Refusal::NotFound.into())
+    }
+
+    /// As [`Self::load`], for a transition.
+    async fn load_with_past(&self, id: RequestId) -> Result<Request, NetworkError> {
+        let mut request = self.load(id).await?;
+        if request.has_past() {
+            let events = Box::pin(requests::events(self.master(), id)).await?;
+            let events = events.iter().map(|(event, _)| event);
+            // Events that came after it was read go with a later version, which is decided anew.
+            let past = Past::of(events.take_while(|event| event.seq <= request.event_seq));
+            request.past = Box::new(past);
+        }
+        Ok(request)
     }
 
     async fn currency(&self, request: &Request) -> Result<Currency, NetworkError> {
@@ -399,6 +438,57 @@ impl NetworkService {
                 Err(NetworkError::Suspended)
             }
         }
+    }
+
+    /// Whether a broker's acceptance would be a new one. Neither side of it may be suspended then:
+    /// who is starts nothing new.
+    async fn may_accept(&self, broker: BrokerId, request: &Request) -> Result<bool, NetworkError> {
+        let open = match request.status {
+            RequestStatus::Pending => true,
+            // Its own, which may come back.
+            RequestStatus::Accepting => return Ok(request.target == Some(broker)),
+            RequestStatus::Accepted
+            | RequestStatus::Sent
+            | RequestStatus::Completed
+            | RequestStatus::Rejected
+            | RequestStatus::Cancelled
+            | RequestStatus::Expired
+            | RequestStatus::Disputed => false,
+        };
+        if open {
+            self.may_start(broker).await?;
+            if self.may_start(request.author).await.is_err() {
+                return Err(NetworkError::AuthorSuspended);
+            }
+        }
+        Ok(open)
+    }
+
+    /// The account that an acceptance brings: the one that is named, or the client's where the
+    /// request names a client. On a request that is accepted already only one that it may have
+    /// been accepted with.
+    async fn account_for(
+        &self,
+        broker: BrokerId,
+        request: &Request,
+        named: Option<AccountId>,
+    ) -> Result<Option<AccountRef>, NetworkError> {
+        let open = matches!(
+            request.status,
+            RequestStatus::Pending | RequestStatus::Accepting
+        );
+        if request.target == Some(broker) || (open && request.party(broker).is_none()) {
+            if let Some(accepted) = &request.counterparty_account
+                && named.is_none_or(|named| named == accepted.id())
+            {
+                return Ok(Some(accepted.clone()));
+            }
+            return match named {
+                Some(id) => Ok(Some(self.own_account(broker, id).await?)),
+                None => self.client_account(broker, request).await,
+            };
+        }
+        Ok(None)
     }
 
     /// An open account of the broker's own book.
@@ -427,11 +517,6 @@ impl NetworkService {
         let Some(uid) = &request.counterpart_uid else {
             return Ok(None);
         };
-        if request.party(broker) == Some(crate::domain::terms::Party::Author)
-            || request.status != RequestStatus::Pending
-        {
-            return Ok(None);
-        }
         let account = AccountRef {
             broker,
             owner_kind: OwnerKind::Partner,
@@ -442,10 +527,17 @@ impl NetworkService {
             .await
             .map(Some)
             .map_err(|error| match error {
-                NetworkError::Field(field) => NetworkError::Field(FieldError::new(
+                NetworkError::Field(field) if request.shows_contact_to(broker) => {
+                    let rule = field.rule;
+                    let rule = format!("{rule} (the client {uid} in {})", request.currency);
+                    FieldError::new("account_id", rule).into()
+                }
+                // Nobody learns the client's uid by trying, or what state its account is in.
+                NetworkError::Field(_) => FieldError::new(
                     "account_id",
-                    format!("{} (the client {uid} in {})", field.rule, request.currency),
-                )),
+                    "is the account of the client whom the request names, and your book has none open",
+                )
+                .into(),
                 other => other,
             })
     }

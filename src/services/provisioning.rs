@@ -32,7 +32,10 @@ pub const CAPACITY_MAX: u32 = 1_000_000;
 /// Why a place could not be made or found.
 #[derive(Debug, thiserror::Error)]
 pub enum ProvisioningError {
-    #[error("a name is one line of 1 to {} characters", broker::MAX_NAME)]
+    #[error(
+        "a name is one line of 1 to {} characters without invisible ones and ones that turn the direction of writing",
+        broker::MAX_NAME
+    )]
     InvalidName,
     #[error("there is a broker of this name: {id}")]
     NameTaken { id: BrokerId },

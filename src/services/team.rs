@@ -10,6 +10,7 @@ use super::auth::{hash_of, secret};
 use crate::domain::access::{PrincipalError, Role, Scope, TeamSeat, check_role, scopes_of};
 use crate::domain::canonical::Hash;
 use crate::domain::ids::{BrokerId, ClientId, UserId};
+use crate::domain::text;
 use crate::runtime::Clock;
 use crate::stores::StoreError;
 use crate::stores::master::access::refresh::{self, RevokedBy};
@@ -76,7 +77,9 @@ pub enum TeamError {
     LoginTaken,
     #[error("a password has at least {PASSWORD_MIN} characters and at most {PASSWORD_MAX} bytes")]
     Password,
-    #[error("a name has 1 to {CLIENT_NAME_MAX} characters and no control characters")]
+    #[error(
+        "a name has 1 to {CLIENT_NAME_MAX} characters, no control characters, invisible ones, and ones that turn the direction of writing"
+    )]
     Name,
     #[error("a person can't be an agent: only a program acts under a limit")]
     PersonAsAgent,
@@ -363,10 +366,7 @@ fn check_password(password: &SecretString) -> Result<(), TeamError> {
 
 fn check_name(name: &str) -> Result<String, TeamError> {
     let name = name.trim();
-    let fits = (1..=CLIENT_NAME_MAX).contains(&name.chars().count());
-    if !fits || name.chars().any(char::is_control) {
-        return Err(TeamError::Name);
-    }
+    text::line(name, CLIENT_NAME_MAX).map_err(|_| TeamError::Name)?;
     Ok(name.to_owned())
 }
 

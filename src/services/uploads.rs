@@ -8,7 +8,6 @@ use uuid::Uuid;
 
 use crate::domain::canonical::Hash;
 use crate::domain::ids::BrokerId;
-use crate::domain::proof::Proof;
 use crate::runtime::Clock;
 use crate::stores::StoreError;
 use crate::stores::master::idempotency::{self, Intention, Known};
@@ -17,8 +16,7 @@ use crate::stores::pool::Pool;
 
 pub use crate::stores::master::uploads::Upload;
 
-/// Where an upload is found; a proof names its file by this and the id.
-pub const PATH: &str = "/v1/uploads/";
+pub use crate::domain::proof::UPLOADS as PATH;
 
 /// Kinds of files that are taken: their first bytes, and what they are.
 const KINDS: [(&[u8], &str); 5] = [
@@ -153,12 +151,6 @@ impl UploadService {
         uploads::insert(&mut tx, upload, content).await?;
         master::commit(tx).await
     }
-}
-
-/// The upload that a proof's url names, if it names one.
-#[must_use]
-pub fn named_by(proof: &Proof) -> Option<Uuid> {
-    proof.url.as_deref()?.strip_prefix(PATH)?.parse().ok()
 }
 
 fn kind_of(content: &[u8]) -> Result<&'static str, UploadError> {

@@ -55,3 +55,40 @@ async fn a_confirmed_send_changes_three_books_and_the_ledger() {
     assert_eq!(balances[0].posted(), -1_000_000);
     assert_eq!(balances[1].posted(), 1_000_000);
 }
+
+/// One that can't be read, and dates that are none, come first in every look for what is overdue.
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_that_cannot_expire_keeps_others_from_it() {
+    let world = World::new().await;
+    let mut input = world.send(Some(world.beta));
+    input.deadline_at = Some(world.clock.now() + chrono::Duration::hours(1));
+    let mut ids = Vec::new();
+    for _ in 0..8 {
+        ids.push(world.create(world.alpha, input.clone()).await.id);
+        input.deadline_at = input
+            .deadline_at
+            .map(|at| at + chrono::Duration::seconds(1));
+    }
+    let master = &world.app.systems.master;
+    for (broken, change) in [
+        (&ids[..3], "method = 'cash', terms = '{}'"),
+        (&ids[3..6], "deadline_at = '0000-00-00 00:00:00'"),
+    ] {
+        for id in broken {
+            let sql = format!(
+                "SET STATEMENT sql_mode = '' FOR UPDATE network_request SET {change} WHERE request_id = {}",
+                id.bits()
+            );
+            sqlx::raw_sql(sqlx::AssertSqlSafe(sql))
+                .execute(master)
+                .await
+                .unwrap();
+        }
+    }
+    world.clock.advance(chrono::Duration::hours(2));
+    assert_eq!(world.app.network.expire_overdue(2).await.unwrap(), 2);
+    for id in &ids[6..] {
+        assert_eq!(world.request(*id).await.status, RequestStatus::Expired);
+    }
+    assert_eq!(world.app.network.expire_overdue(2).await.unwrap(), 0);
+}

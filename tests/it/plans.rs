@@ -72,7 +72,8 @@ async fn due_work_is_found_by_an_index() {
         sqlx::raw_sql(AssertSqlSafe(fill)).execute(&pool).await.unwrap();
     }
     let due = plan(&pool, sagas::DUE, &[Now, Number(1), Number(32)]).await;
-    let overdue = [Now, Number(100), Now, Number(100), Number(100)];
+    let range = [Now, Now, Now, Number(0), Number(100)];
+    let overdue = [&range[..], &range, &[Number(100)]].concat();
     let overdue = plan(&pool, requests::OVERDUE, &overdue).await;
     let unsequenced = plan(&pool, feed::UNSEQUENCED, &[Number(500)]).await;
     for (found, key) in [

@@ -43,6 +43,16 @@ pub enum Refusal {
     InSaga { status: RequestStatus },
     #[error("the deadline has passed")]
     DeadlinePassed,
+    /// A broadcast that is not open any more, to a broker that is no party of it: what has become
+    /// of it is not said.
+    #[error("the broadcast is not open any more")]
+    Taken,
+    /// A late repeat of a `sent` that both sides have taken back.
+    #[error("both sides have taken this proof back: send again with one that tells of it")]
+    ProofWithdrawn { status: RequestStatus },
+    /// A bound on what one broker may do again and again.
+    #[error("{what} at most {most} times")]
+    TooOften { what: &'static str, most: u32 },
     #[error("{field} {rule}")]
     Invalid { field: &'static str, rule: String },
 }

@@ -1,6 +1,6 @@
 //! How a request comes to be.
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, Months, Utc};
 use serde_json::json;
 
 use super::change::{event, invalid, minor, own_account, private, terms_fact};
@@ -8,9 +8,13 @@ use super::{Change, Refusal, Request, RequestKind, RequestStatus};
 use crate::domain::account::AccountRef;
 use crate::domain::canonical;
 use crate::domain::ids::{BrokerId, RequestId};
+use crate::domain::moment::Moment;
 use crate::domain::money::{Amount, Currency};
 use crate::domain::request_event::{self, EventKind};
 use crate::domain::terms::Terms;
+
+/// How far ahead a deadline may lie.
+const DEADLINE_WITHIN: Months = Months::new(5 * 12);
 
 /// What an author asks for, already checked for form.
 #[derive(Clone, Debug)]
@@ -34,7 +38,7 @@ pub struct NewRequest {
 
 impl NewRequest {
     /// # Errors
-    /// A target that is the author, a deadline that has passed, terms that can't stand, or an
+    /// A target that is the author, a deadline that has passed or lies too far ahead, terms that can't stand, or an
     /// account of another book or currency.
     pub fn create(self, now: DateTime<Utc>) -> Result<Change, Refusal> {
         if self.target == Some(self.author) {
@@ -43,8 +47,13 @@ impl NewRequest {
                 "is another broker than the author",
             ));
         }
-        if self.deadline_at.is_some_and(|deadline| deadline <= now) {
-            return Err(invalid("deadline_at", "lies in the future"));
+        let deadline_at = self.deadline_at.map(|deadline| Moment::from(deadline).at());
+        let last = now.checked_add_months(DEADLINE_WITHIN);
+        if deadline_at.is_some_and(|at| at <= now || last.is_none_or(|last| at > last)) {
+            return Err(invalid(
+                "deadline_at",
+                "lies in the future, at most 5 years ahead",
+            ));
         }
         self.terms
             .check(self.amount)
@@ -66,7 +75,7 @@ impl NewRequest {
                 ("amount", minor(self.amount.minor())),
                 ("method", json!(self.method)),
                 ("city_code", json!(self.city_code)),
-                ("deadline_at", json!(self.deadline_at.map(canonical::time))),
+                ("deadline_at", json!(deadline_at.map(canonical::time))),
                 ("terms", terms_fact(&self.terms)),
             ],
         );
@@ -91,7 +100,7 @@ impl NewRequest {
                 terms: self.terms,
                 author_account: Some(account),
                 counterparty_account: None,
-                deadline_at: self.deadline_at,
+                deadline_at,
                 confirm_by: None,
                 proposal: None,
                 saga_id: None,
@@ -99,6 +108,7 @@ impl NewRequest {
                 proof_digest: None,
                 event_seq: 0,
                 event_hash: request_event::genesis(self.id),
+                past: Box::default(),
                 created_at: now,
                 accepted_at: None,
                 sent_at: None,

@@ -8,7 +8,7 @@ use super::change::event;
 use super::{Change, Request, RequestStatus};
 use crate::domain::canonical::Hash;
 use crate::domain::ids::BrokerId;
-use crate::domain::request_event::EventKind;
+use crate::domain::request_event::{self, EventKind};
 
 /// An entry that a saga has booked, as the completion records it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,9 +47,8 @@ impl Request {
     /// or disputed.
     #[must_use]
     pub fn confirm_failed(&self, reason: &Value, now: DateTime<Utc>) -> Change {
-        let facts = [("saga", self.saga_fact()), ("reason", reason.clone())];
         let request = self.released_by_saga(RequestStatus::Sent, now);
-        change(request, EventKind::ConfirmFailed, &facts)
+        self.failed(request, EventKind::ConfirmFailed, reason)
     }
 
     /// The accept saga has reserved what will be debited.
@@ -65,13 +64,28 @@ impl Request {
     /// A reservation was refused: pending again, open to others where it was a broadcast.
     #[must_use]
     pub fn accept_failed(&self, reason: &Value, now: DateTime<Utc>) -> Change {
-        let facts = [("saga", self.saga_fact()), ("reason", reason.clone())];
         let mut request = self.released_by_saga(RequestStatus::Pending, now);
+        request.past.count_failed_accept(self.target);
         if request.broadcast {
             request.target = None;
         }
         request.counterparty_account = None;
-        change(request, EventKind::AcceptFailed, &facts)
+        self.failed(request, EventKind::AcceptFailed, reason)
+    }
+
+    /// The event has which book refused and in one word why, for both sides. What the book told
+    /// beyond that is its owner's alone, and stands beside the chain.
+    fn failed(&self, request: Request, kind: EventKind, reason: &Value) -> Change {
+        let shown = request_event::shown_reason(reason);
+        let mut change = change(
+            request,
+            kind,
+            &[("saga", self.saga_fact()), ("reason", shown.clone())],
+        );
+        if shown.get("book").is_some() && shown != *reason {
+            change.event.private = Some(json!({ "reason": reason }));
+        }
+        change
     }
 
     fn released_by_saga(&self, status: RequestStatus, now: DateTime<Utc>) -> Request {

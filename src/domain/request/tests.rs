@@ -60,7 +60,7 @@ pub fn new_request(kind: RequestKind, target: Option<BrokerId>) -> NewRequest {
         amount: amount(1_000_000),
         method: "cash".to_owned(),
         city_code: Some("IST".to_owned()),
-        counterpart_uid: Some("FO-000000000001".to_owned()),
+        counterpart_uid: None,
         contact: Some("+90".to_owned()),
         note: None,
         terms: Terms {
@@ -175,6 +175,9 @@ fn word(decision: Result<Decision, Refusal>) -> String {
         Err(Refusal::WrongStatus { .. }) => "wrong".to_owned(),
         Err(Refusal::InSaga { .. }) => "saga".to_owned(),
         Err(Refusal::DeadlinePassed) => "late".to_owned(),
+        Err(Refusal::Taken) => "taken".to_owned(),
+        Err(Refusal::ProofWithdrawn { .. }) => "withdrawn".to_owned(),
+        Err(Refusal::TooOften { .. }) => "often".to_owned(),
         Err(Refusal::Invalid { field, .. }) => field.to_owned(),
     }
 }
@@ -247,7 +250,7 @@ fn cancel() {
         by_party(
             kind,
             "cancelled saga accepted sent saga wrong wrong again wrong wrong",
-            "theirs saga accepted sent saga wrong wrong again wrong wrong",
+            "theirs saga accepted sent saga wrong wrong wrong wrong wrong",
             |request, by| request.cancel(by, RELEASE_SAGA, start()),
         );
     }
@@ -283,7 +286,7 @@ fn other_proofs_than_those_recorded_are_not_merged() {
 
 #[test]
 fn confirm() {
-    let sender = "wrong saga wrong theirs again again wrong wrong wrong wrong";
+    let sender = "wrong saga wrong theirs saga wrong wrong wrong wrong wrong";
     let receiver = "wrong saga wrong sent again again wrong wrong wrong wrong";
     let transition = |request: &Request, by| request.confirm(by, None, SAGA, &usd(), start());
     by_party(RequestKind::Send, sender, receiver, transition);
@@ -292,9 +295,10 @@ fn confirm() {
 
 #[test]
 fn dispute() {
-    let either = "wrong saga wrong disputed saga wrong wrong wrong wrong again";
+    let first = "wrong saga wrong disputed saga wrong wrong wrong wrong again";
+    let other = "wrong saga wrong disputed saga wrong wrong wrong wrong wrong";
     for kind in KINDS {
-        by_party(kind, either, either, |request, by| {
+        by_party(kind, first, other, |request, by| {
             request.dispute(by, "nothing came", start())
         });
     }

@@ -5,8 +5,9 @@ use serde_json::json;
 use uuid::Uuid;
 
 use super::change::{apply, event, invalid, minor, own_account, private, terms_fact};
+use super::past;
 use super::{Decision, Proposal, ProposalKind, Refusal, Request, RequestStatus};
-use crate::domain::account::AccountRef;
+use crate::domain::account::{AccountRef, OwnerKind};
 use crate::domain::ids::BrokerId;
 use crate::domain::money::{Amount, Currency};
 use crate::domain::plan;
@@ -29,7 +30,8 @@ impl Request {
     /// will debit an account with a floor, a saga reserves it first.
     ///
     /// # Errors
-    /// See [`Refusal`]; the author can't accept its own request.
+    /// See [`Refusal`]; the author can't accept its own request, and who is no party of a
+    /// broadcast that isn't open learns no more than that.
     pub fn accept(
         &self,
         acceptance: Acceptance,
@@ -44,17 +46,23 @@ impl Request {
             return Err(Refusal::NotFound);
         }
         if self.status != RequestStatus::Pending {
-            let accepted_by_it = self.target == Some(by)
-                && (self.accepted_at.is_some() || self.status == RequestStatus::Accepting);
-            return if accepted_by_it {
-                Ok(Decision::Already)
-            } else {
-                Err(self.wrong_status())
-            };
+            return self.repeated_accept(by, acceptance.account.as_ref());
         }
         self.no_saga()?;
         self.in_time(now)?;
+        if self.past.failed_accepts.get(&by) >= Some(&past::MAX_FAILED_ACCEPTS) {
+            return Err(Refusal::TooOften {
+                what: "an acceptance that a book refuses is tried",
+                most: past::MAX_FAILED_ACCEPTS,
+            });
+        }
         let account = own_account(acceptance.account, by, currency)?;
+        if !self.may_land_on(&account) {
+            return Err(invalid(
+                "account_id",
+                "is the account of the client whom the request names",
+            ));
+        }
         let mut request = self.changed(now);
         request.target = Some(by);
         request.counterparty_account = Some(account);
@@ -76,6 +84,35 @@ impl Request {
         Ok(apply(request, event, None))
     }
 
+    fn repeated_accept(
+        &self,
+        by: BrokerId,
+        account: Option<&AccountRef>,
+    ) -> Result<Decision, Refusal> {
+        if self.party(by).is_none() {
+            return Err(Refusal::Taken);
+        }
+        if self.accepted_at.is_none() && self.status != RequestStatus::Accepting {
+            return Err(self.wrong_status());
+        }
+        let accepted_with = self.counterparty_account.as_ref();
+        if account.is_some_and(|account| Some(account) != accepted_with) {
+            return Err(invalid(
+                "account_id",
+                "is another than it was accepted with",
+            ));
+        }
+        Ok(Decision::Already)
+    }
+
+    /// Where the author names a client of the other side, that client's account and no other is
+    /// credited or debited there.
+    fn may_land_on(&self, account: &AccountRef) -> bool {
+        self.counterpart_uid
+            .as_ref()
+            .is_none_or(|uid| account.owner_kind == OwnerKind::Partner && account.owner_ref == *uid)
+    }
+
     /// The target declines a direct request.
     ///
     /// # Errors
@@ -90,10 +127,11 @@ impl Request {
             return Err(not_your_move("target of a direct request", "reject it"));
         }
         match self.status {
-            RequestStatus::Rejected => Ok(Decision::Already),
+            RequestStatus::Rejected if self.past.ended_so(by, reason) => Ok(Decision::Already),
             RequestStatus::Pending => {
                 self.no_saga()?;
                 let mut request = self.changed(now);
+                request.past.end(Some(by), reason.map(str::to_owned));
                 request.status = RequestStatus::Rejected;
                 request.closed_at = Some(now);
                 let mut event = event(EventKind::Rejected, Some(by), &[]);
@@ -104,6 +142,7 @@ impl Request {
             | RequestStatus::Accepted
             | RequestStatus::Sent
             | RequestStatus::Completed
+            | RequestStatus::Rejected
             | RequestStatus::Cancelled
             | RequestStatus::Expired
             | RequestStatus::Disputed => Err(self.wrong_status()),
@@ -123,7 +162,10 @@ impl Request {
     ) -> Result<Decision, Refusal> {
         let party = self.party_or_hidden(by)?;
         match self.status {
-            RequestStatus::Cancelled => Ok(Decision::Already),
+            // Once accepted it was cancelled by both, before by its author alone.
+            RequestStatus::Cancelled if self.accepted_at.is_some() || party == Party::Author => {
+                Ok(Decision::Already)
+            }
             RequestStatus::Pending if party == Party::Author => {
                 self.no_saga()?;
                 Ok(self.close(
@@ -157,13 +199,14 @@ impl Request {
                         ..
                     })
                     | None => {
-                        Ok(self.propose(ProposalKind::Cancel, EventKind::CancelProposed, by, now))
+                        self.propose(ProposalKind::Cancel, EventKind::CancelProposed, by, now)
                     }
                 }
             }
             RequestStatus::Accepting
             | RequestStatus::Completed
             | RequestStatus::Rejected
+            | RequestStatus::Cancelled
             | RequestStatus::Expired
             | RequestStatus::Disputed => Err(self.wrong_status()),
         }
@@ -176,6 +219,10 @@ impl Request {
     /// See [`Refusal`].
     pub fn resend(&self, by: BrokerId, now: DateTime<Utc>) -> Result<Decision, Refusal> {
         self.party_or_hidden(by)?;
+        if self.status == RequestStatus::Accepted && self.sent_at.is_some() {
+            // Both have agreed to it.
+            return Ok(Decision::Already);
+        }
         if self.status != RequestStatus::Sent {
             return Err(self.wrong_status());
         }
@@ -192,7 +239,8 @@ impl Request {
                 let mut request = self.changed(now);
                 request.status = RequestStatus::Accepted;
                 request.confirm_by = None;
-                request.proof_digest = None;
+                let withdrawn = request.proof_digest.take();
+                request.past.withdrawn.extend(withdrawn);
                 request.received_amount = None;
                 Ok(apply(
                     request,
@@ -204,14 +252,15 @@ impl Request {
                 kind: ProposalKind::Cancel,
                 ..
             })
-            | None => Ok(self.propose(ProposalKind::Resend, EventKind::ResendProposed, by, now)),
+            | None => self.propose(ProposalKind::Resend, EventKind::ResendProposed, by, now),
         }
     }
 
     /// The sender has sent, with proof.
     ///
     /// # Errors
-    /// See [`Refusal`]; other proofs than those that were recorded are refused, not merged.
+    /// See [`Refusal`]; other proofs than those that were recorded are refused, not merged, and so
+    /// are those that both sides have taken back, for they are a late repeat.
     pub fn mark_sent(
         &self,
         by: BrokerId,
@@ -225,12 +274,17 @@ impl Request {
                 "mark this request sent",
             ));
         }
-        proof::check(proofs).map_err(|error| invalid("proof", &error.to_string()))?;
+        proof::check(proofs).map_err(|error| invalid(error.field(), &error.to_string()))?;
         let digest = proof::digest(proofs);
         match self.status {
             RequestStatus::Accepted => {
                 self.no_saga()?;
                 self.in_time(now)?;
+                if self.past.withdrawn.contains(&digest) {
+                    return Err(Refusal::ProofWithdrawn {
+                        status: self.status,
+                    });
+                }
                 let mut request = self.changed(now);
                 request.status = RequestStatus::Sent;
                 request.sent_at = Some(now);
@@ -286,8 +340,8 @@ impl Request {
             ));
         }
         match self.status {
-            RequestStatus::Completed => self.repeated_confirm(received),
-            RequestStatus::Sent if self.saga_id.is_some() => self.repeated_confirm(received),
+            RequestStatus::Completed => self.repeated_confirm(party, received),
+            RequestStatus::Sent if self.saga_id.is_some() => self.repeated_confirm(party, received),
             RequestStatus::Sent => {
                 if party == self.sender() {
                     match self.received_amount {
@@ -308,8 +362,15 @@ impl Request {
                     self.terms.check(received).map_err(|error| {
                         invalid("received_amount", &format!("leaves no room: {error}"))
                     })?;
+                    if self.past.claims >= past::MAX_CLAIMS {
+                        return Err(Refusal::TooOften {
+                            what: "another received_amount is stated",
+                            most: past::MAX_CLAIMS,
+                        });
+                    }
                     let mut request = self.changed(now);
                     request.received_amount = Some(received);
+                    request.past.claims += 1;
                     let facts = [("received_amount", minor(received.minor()))];
                     Ok(apply(
                         request,
@@ -340,10 +401,11 @@ impl Request {
     ) -> Result<Decision, Refusal> {
         self.party_or_hidden(by)?;
         match self.status {
-            RequestStatus::Disputed => Ok(Decision::Already),
+            RequestStatus::Disputed if self.past.ended_so(by, Some(claim)) => Ok(Decision::Already),
             RequestStatus::Sent => {
                 self.no_saga()?;
                 let mut request = self.changed(now);
+                request.past.end(Some(by), Some(claim.to_owned()));
                 request.status = RequestStatus::Disputed;
                 let mut event = event(EventKind::Disputed, Some(by), &[]);
                 event.private = Some(json!({ "claim": claim }));
@@ -355,7 +417,8 @@ impl Request {
             | RequestStatus::Completed
             | RequestStatus::Rejected
             | RequestStatus::Cancelled
-            | RequestStatus::Expired => Err(self.wrong_status()),
+            | RequestStatus::Expired
+            | RequestStatus::Disputed => Err(self.wrong_status()),
         }
     }
 
@@ -411,8 +474,10 @@ impl Request {
         ))
     }
 
-    fn repeated_confirm(&self, received: Amount) -> Result<Decision, Refusal> {
-        if received == self.settled_amount() {
+    /// The receiver has confirmed it, and the sender too where it agreed to less.
+    fn repeated_confirm(&self, party: Party, received: Amount) -> Result<Decision, Refusal> {
+        let confirmed = party != self.sender() || self.received_amount.is_some();
+        if confirmed && received == self.settled_amount() {
             Ok(Decision::Already)
         } else {
             Err(self.wrong_status())
@@ -444,10 +509,17 @@ impl Request {
         event_kind: EventKind,
         by: BrokerId,
         now: DateTime<Utc>,
-    ) -> Decision {
+    ) -> Result<Decision, Refusal> {
+        if self.past.proposals.get(&by) >= Some(&past::MAX_PROPOSALS) {
+            return Err(Refusal::TooOften {
+                what: "one side proposes to cancel or to send again",
+                most: past::MAX_PROPOSALS,
+            });
+        }
         let mut request = self.changed(now);
         request.proposal = Some(Proposal { kind, by });
-        apply(request, event(event_kind, Some(by), &[]), None)
+        request.past.count_proposal(Some(by));
+        Ok(apply(request, event(event_kind, Some(by), &[]), None))
     }
 
     /// A copy with the next version. A proposal lapses with whatever happens next.

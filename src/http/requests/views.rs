@@ -23,7 +23,7 @@ pub(super) struct CommissionBody {
     /// Decimal string in major units; or `basis_points`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) amount: Option<String>,
-    /// Hundredths of a percent, 1 to 10000; rounded half up to the minor unit.
+    /// Hundredths of a percent, 1 to 9999; rounded half up to the minor unit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) basis_points: Option<u32>,
 }
@@ -55,6 +55,7 @@ pub(super) struct RequestView {
     /// Null for everybody but the parties.
     #[schema(required)]
     contact: Option<String>,
+    /// Null for everybody but the parties: it may say how to reach somebody.
     #[schema(required)]
     note: Option<String>,
     terms: TermsView,
@@ -109,18 +110,14 @@ pub(super) struct EventView {
     /// In the hash.
     #[schema(value_type = Value)]
     payload: Value,
-    /// Beside the hash, its digest in the payload.
+    /// Beside the hash, its digest in the payload. Null where there is none, it has been erased, or
+    /// it is of the other side's book.
     #[schema(value_type = Value, required)]
     private: Option<Value>,
     #[schema(value_type = String)]
     prev_hash: Hash,
     #[schema(value_type = String)]
     event_hash: Hash,
-}
-
-#[derive(Serialize, utoipa::ToSchema)]
-pub(super) struct EventsView {
-    pub(super) items: Vec<EventView>,
 }
 
 /// A request as a broker may see it.
@@ -167,7 +164,7 @@ pub(super) async fn view(
         city_code: request.city_code,
         counterpart_uid: request.counterpart_uid.filter(|_| shown),
         contact: request.contact.filter(|_| shown),
-        note: request.note,
+        note: request.note.filter(|_| shown),
         deadline_at: request.deadline_at,
         confirm_by: request.confirm_by,
         proposal: request.proposal.map(|proposal| ProposalView {
@@ -183,7 +180,9 @@ pub(super) async fn view(
     })
 }
 
-pub(super) fn event_view((event, event_hash): (Event, Hash)) -> EventView {
+/// An event as a party of the request may see it.
+pub(super) fn event_view(seat: BrokerSeat, (event, event_hash): (Event, Hash)) -> EventView {
+    let private = event.private_for(seat.broker_id).cloned();
     EventView {
         seq: event.seq,
         kind: event.kind.to_string(),
@@ -191,7 +190,7 @@ pub(super) fn event_view((event, event_hash): (Event, Hash)) -> EventView {
         actor: event.actor,
         at: event.at,
         payload: event.payload,
-        private: event.private,
+        private,
         prev_hash: event.prev_hash,
         event_hash,
     }

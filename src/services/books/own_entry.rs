@@ -12,6 +12,7 @@ use crate::domain::book::{Job, JobOutcome, Work};
 use crate::domain::chain::{self, EntryKind, PlannedEntry};
 use crate::domain::ids::{AccountId, BrokerId};
 use crate::domain::money::Amount;
+use crate::domain::text;
 use crate::stores::book::{self, Once, StoredEntry};
 use crate::stores::master::idempotency::Intention;
 
@@ -71,10 +72,12 @@ impl BooksService {
             .as_deref()
             .map(str::trim)
             .filter(|n| !n.is_empty());
-        if note.is_some_and(|note| note.chars().count() > MAX_NOTE) {
+        if let Some(note) = note
+            && text::prose(note, MAX_NOTE).is_err()
+        {
             return Err(BooksError::Invalid {
                 field: "note",
-                rule: "is at most 1000 characters",
+                rule: "is at most 1000 characters, no control characters but newline and tab",
             });
         }
         let account = self.account(broker, input.account).await?.owner;

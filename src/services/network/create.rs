@@ -3,10 +3,11 @@
 use chrono::{DateTime, Utc};
 
 use super::{Actor, Answer, FieldError, NetworkError, NetworkService};
-use crate::domain::ids::{AccountId, BrokerId, RequestId};
+use crate::domain::ids::{AccountId, BrokerId, RequestId, is_partner_uid};
 use crate::domain::money::{Amount, Currency, CurrencyCode};
 use crate::domain::request::{Change, NewRequest, Request, RequestKind};
 use crate::domain::terms::{Commission, CommissionSize, ObligationTerm, Party, Terms};
+use crate::domain::text::{self, TextError};
 use crate::services::announce;
 use crate::stores::StoreError;
 use crate::stores::master::idempotency::{self, Intention, Known};
@@ -46,7 +47,6 @@ const IDS: u32 = 8;
 
 const MAX_METHOD: usize = 32;
 const MAX_CITY: usize = 16;
-const MAX_UID: usize = 32;
 const MAX_CONTACT: usize = 500;
 const MAX_NOTE: usize = 1_000;
 
@@ -121,11 +121,25 @@ impl NetworkService {
             .ok_or_else(|| FieldError::new("currency_code", "is no currency of the network"))?;
         let amount = Amount::parse(&input.amount, &currency)
             .map_err(|error| FieldError::new("amount", error))?;
-        required("method", &input.method, MAX_METHOD)?;
-        optional("city_code", input.city_code.as_deref(), MAX_CITY)?;
-        optional("counterpart_uid", input.counterpart_uid.as_deref(), MAX_UID)?;
-        optional("contact", input.contact.as_deref(), MAX_CONTACT)?;
-        optional("note", input.note.as_deref(), MAX_NOTE)?;
+        let field = |name, check: Result<(), TextError>| {
+            check.map_err(|error| FieldError::new(name, error))
+        };
+        field("method", text::line(&input.method, MAX_METHOD))?;
+        if let Some(city) = &input.city_code {
+            field("city_code", text::line(city, MAX_CITY))?;
+        }
+        if let Some(uid) = &input.counterpart_uid
+            && !is_partner_uid(uid)
+        {
+            let rule = "is FO- and 12 hex digits, in lower case";
+            return Err(FieldError::new("counterpart_uid", rule).into());
+        }
+        if let Some(contact) = &input.contact {
+            field("contact", text::prose(contact, MAX_CONTACT))?;
+        }
+        if let Some(note) = &input.note {
+            field("note", text::prose(note, MAX_NOTE))?;
+        }
         if let Some(target) = input.target_broker_id {
             self.check_target(actor, target).await?;
         }
@@ -232,15 +246,4 @@ fn commission_of(input: &CommissionInput, currency: &Currency) -> Result<Commiss
         payer: input.payer,
         size,
     })
-}
-
-fn required(field: &'static str, text: &str, most: usize) -> Result<(), FieldError> {
-    if text.trim().is_empty() || text.chars().count() > most {
-        return Err(FieldError::new(field, format!("is 1 to {most} characters")));
-    }
-    Ok(())
-}
-
-fn optional(field: &'static str, text: Option<&str>, most: usize) -> Result<(), FieldError> {
-    text.map_or(Ok(()), |text| required(field, text, most))
 }

@@ -35,6 +35,8 @@ pub enum NetworkError {
     },
     #[error("this broker is suspended: what is in flight goes on, nothing new starts")]
     Suspended,
+    #[error("the author of this request is suspended: nothing new starts with it")]
+    AuthorSuspended,
     /// The Idempotency-Key stood for another request.
     #[error("this Idempotency-Key was used for another request")]
     KeyReused,

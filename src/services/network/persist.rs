@@ -17,7 +17,6 @@ use crate::runtime::failpoint;
 use crate::services::announce;
 use crate::services::lanes::Lanes;
 use crate::services::saga::{SagaEngine, Systems};
-use crate::services::uploads::named_by;
 use crate::stores::StoreError;
 use crate::stores::master::requests::{self, Sealed};
 use crate::stores::master::{self, MasterTx, feed, obligations, sagas, uploads};
@@ -178,5 +177,5 @@ fn uploads_of(sealed: &Sealed) -> Vec<Uuid> {
     let proofs: Vec<Proof> = private
         .and_then(|proofs| serde_json::from_value(proofs.clone()).ok())
         .unwrap_or_default();
-    proofs.iter().filter_map(named_by).collect()
+    proofs.iter().filter_map(Proof::upload).collect()
 }

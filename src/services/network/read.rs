@@ -35,7 +35,7 @@ impl NetworkService {
         Ok(requests::list(self.master(), broker, filter, after, limit).await?)
     }
 
-    /// The events of a request, for its parties.
+    /// At most `limit` events of a request after a `seq`, oldest first, for its parties.
     ///
     /// # Errors
     /// [`Refusal::NotFound`] for everybody else; the master's.
@@ -43,11 +43,13 @@ impl NetworkService {
         &self,
         broker: BrokerId,
         id: RequestId,
+        after: u32,
+        limit: u32,
     ) -> Result<Vec<(Event, Hash)>, NetworkError> {
         let request = self.load(id).await?;
         if request.party(broker).is_none() {
             return Err(Refusal::NotFound.into());
         }
-        Ok(requests::events(self.master(), id).await?)
+        Ok(requests::events_after(self.master(), id, after, limit).await?)
     }
 }

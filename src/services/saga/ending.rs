@@ -13,6 +13,7 @@ use super::{Fault, Run, Systems};
 use crate::domain::plan::{Plan, Step};
 use crate::domain::request::{Booked, Change, Request};
 use crate::domain::saga::{Direction, SagaKind, SagaStatus};
+use crate::runtime::Entropy;
 use crate::services::announce;
 use crate::services::lanes::Lanes;
 use crate::stores::StoreError;
@@ -97,23 +98,29 @@ const PASSED_AFTER: Duration = Duration::from_millis(100);
 
 pub(super) fn lanes(systems: &Systems, group_max: usize) -> Lanes<(), Ending, EndingOutcome> {
     let pool = systems.master.clone();
-    let clock = systems.clock.clone();
+    let (clock, entropy) = (systems.clock.clone(), systems.entropy.clone());
     let work = move |(), endings: Vec<Ending>| {
         let pool = pool.clone();
         let now = clock.now();
-        async move { end_group(&pool, endings, now).await }.boxed()
+        let entropy = entropy.clone();
+        async move { end_group(&pool, &entropy, endings, now).await }.boxed()
     };
     Lanes::new(group_max, Arc::new(work)).passing(PASSED_AFTER, AT_ONCE)
 }
 
 /// All in one transaction where nothing is in the way; else each by itself, so that one which
 /// was ended by somebody else, or fails, holds up no other.
-async fn end_group(pool: &Pool, endings: Vec<Ending>, now: DateTime<Utc>) -> Vec<EndingOutcome> {
+async fn end_group(
+    pool: &Pool,
+    entropy: &Entropy,
+    endings: Vec<Ending>,
+    now: DateTime<Utc>,
+) -> Vec<EndingOutcome> {
     let forward = endings
         .iter()
         .all(|ending| ending.direction == Direction::Forward);
     if endings.len() > 1 && forward {
-        match end_together(pool, &endings, now).await {
+        match end_together(pool, entropy, &endings, now).await {
             Ok(Some(ends)) => return ends.into_iter().map(EndingOutcome::Ended).collect(),
             Ok(None) => {}
             Err(error) if error.is_unavailable() => {
@@ -128,7 +135,7 @@ async fn end_group(pool: &Pool, endings: Vec<Ending>, now: DateTime<Utc>) -> Vec
     }
     stream::iter(endings)
         .map(|ending| async move {
-            let ended = end_alone(pool, &ending, now).await;
+            let ended = end_alone(pool, entropy, &ending, now).await;
             ended.unwrap_or_else(|error| EndingOutcome::Failed(error.into()))
         })
         .buffered(AT_ONCE)
@@ -139,6 +146,7 @@ async fn end_group(pool: &Pool, endings: Vec<Ending>, now: DateTime<Utc>) -> Vec
 /// Nothing where a saga is not open or doesn't own its request any more.
 async fn end_together(
     pool: &Pool,
+    entropy: &Entropy,
     endings: &[Ending],
     now: DateTime<Utc>,
 ) -> Result<Option<Vec<End>>, StoreError> {
@@ -146,7 +154,7 @@ async fn end_together(
     let ids: Vec<Uuid> = endings.iter().map(|ending| ending.plan.saga_id).collect();
     let open = sagas::finish(&mut tx, &ids, SagaStatus::Completed, now).await?;
     let written = if usize::try_from(open) == Ok(ids.len()) {
-        write(&mut tx, endings, &Value::Null, now).await?
+        write(&mut tx, entropy, endings, &Value::Null, now).await?
     } else {
         None
     };
@@ -161,6 +169,7 @@ async fn end_together(
 
 async fn end_alone(
     pool: &Pool,
+    entropy: &Entropy,
     ending: &Ending,
     now: DateTime<Utc>,
 ) -> Result<EndingOutcome, StoreError> {
@@ -175,7 +184,7 @@ async fn end_alone(
         Direction::Back => sagas::reason(&mut tx, saga_id).await?,
         Direction::Forward | Direction::Undecided => Value::Null,
     };
-    let written = write(&mut tx, std::slice::from_ref(ending), &reason, now).await?;
+    let written = write(&mut tx, entropy, std::slice::from_ref(ending), &reason, now).await?;
     let Some(end) = written.and_then(|mut ends| ends.pop()) else {
         drop(tx.rollback().await);
         let fault = Fault::Integrity(format!(
@@ -205,6 +214,7 @@ async fn decided_elsewhere(pool: &Pool, saga_id: Uuid) -> Result<EndingOutcome, 
 /// Writes all but the sagas' own rows; nothing where a request was not its saga's any more.
 async fn write(
     tx: &mut MasterTx,
+    entropy: &Entropy,
     endings: &[Ending],
     reason: &Value,
     now: DateTime<Utc>,
@@ -213,7 +223,10 @@ async fn write(
     let mut ends = Vec::with_capacity(endings.len());
     for ending in endings {
         let change = ending.change(reason, now);
-        let change = change.map(|change| requests::seal(change, ACTOR, now));
+        let change = change.map(|change| {
+            let event = change.event.salted(entropy.uuid(now));
+            requests::seal(Change { event, ..change }, ACTOR, now)
+        });
         if let Some(change) = &change
             && !requests::update(tx, change, Some(ending.plan.saga_id)).await?
         {

@@ -238,7 +238,12 @@ impl SagaEngine {
         };
         match self.0.appends.submit(book, job).await?? {
             JobOutcome::Done { booked, diverted } => Ok(StepOutcome::Done { booked, diverted }),
-            JobOutcome::Refused(reason) => Ok(StepOutcome::Refused(reason)),
+            JobOutcome::Refused(mut reason) => {
+                if let Some(facts) = reason.as_object_mut() {
+                    facts.insert("book".to_owned(), book.to_string().into());
+                }
+                Ok(StepOutcome::Refused(reason))
+            }
             JobOutcome::Tombstone => Ok(StepOutcome::GoingBack),
         }
     }

@@ -191,11 +191,26 @@ pub async fn insert_events(tx: &mut MasterTx, events: &[&Event]) -> Result<(), S
 /// # Errors
 /// The master's, or a row that can't be read.
 pub async fn events(master: &Pool, id: RequestId) -> Result<Vec<(Event, Hash)>, StoreError> {
+    events_after(master, id, 0, u32::MAX).await
+}
+
+/// At most `limit` of them after a `seq`.
+///
+/// # Errors
+/// The master's, or a row that can't be read.
+pub async fn events_after(
+    master: &Pool,
+    id: RequestId,
+    after: u32,
+    limit: u32,
+) -> Result<Vec<(Event, Hash)>, StoreError> {
     let rows: Vec<EventRow> = sqlx::query_as(
         "SELECT request_id, seq, kind, actor_broker_id, actor, at, payload, private, prev_hash, event_hash
-         FROM network_request_event WHERE request_id = ? ORDER BY seq",
+         FROM network_request_event WHERE request_id = ? AND seq > ? ORDER BY seq LIMIT ?",
     )
     .bind(id.bits())
+    .bind(after)
+    .bind(limit)
     .fetch_all(master)
     .await
     .map_err(failed)?;
@@ -281,38 +296,54 @@ enum Mine {
 
 /// Two ranges of the index on (status, `deadline_at`, `request_id`), merged.
 pub const OVERDUE: &str = "(SELECT request_id, deadline_at FROM network_request
-      WHERE status = 'pending' AND deadline_at <= ? ORDER BY deadline_at, request_id LIMIT ?)
+      WHERE status = 'pending' AND saga_id IS NULL AND deadline_at >= ? AND deadline_at <= ?
+        AND (deadline_at > ? OR request_id > ?)
+      ORDER BY deadline_at, request_id LIMIT ?)
      UNION ALL
      (SELECT request_id, deadline_at FROM network_request
-      WHERE status = 'accepted' AND sent_at IS NULL AND deadline_at <= ?
+      WHERE status = 'accepted' AND saga_id IS NULL AND sent_at IS NULL
+        AND deadline_at >= ? AND deadline_at <= ? AND (deadline_at > ? OR request_id > ?)
       ORDER BY deadline_at, request_id LIMIT ?)
      ORDER BY deadline_at, request_id LIMIT ?";
 
-/// Requests whose deadline has passed before anything was sent, oldest deadline first.
+/// A request whose deadline has passed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Overdue {
+    pub deadline_at: DateTime<Utc>,
+    pub id: RequestId,
+}
+
+/// Requests whose deadline has passed before anything was sent, oldest deadline first, after one
+/// that was given before. Only such as may expire: a date that is none (0000-00-00) is no
+/// deadline, and what a saga owns is the saga's.
 ///
 /// # Errors
 /// The master's, or a row that can't be read.
 pub async fn overdue(
     master: &Pool,
     now: DateTime<Utc>,
+    after: Option<Overdue>,
     limit: u32,
-) -> Result<Vec<RequestId>, StoreError> {
+) -> Result<Vec<Overdue>, StoreError> {
     #[derive(FromRow)]
-    struct Id {
+    struct Row {
         request_id: u64,
+        deadline_at: DateTime<Utc>,
     }
-    let rows: Vec<Id> = sqlx::query_as(OVERDUE)
-        .bind(now)
-        .bind(limit)
-        .bind(now)
-        .bind(limit)
-        .bind(limit)
-        .fetch_all(master)
-        .await
-        .map_err(failed)?;
+    let (from, id) = after.map_or((DateTime::UNIX_EPOCH, 0), |after| {
+        (after.deadline_at, after.id.bits())
+    });
+    let mut query = sqlx::query_as(OVERDUE);
+    for _ in 0..2 {
+        query = query.bind(from).bind(now).bind(from).bind(id).bind(limit);
+    }
+    let rows: Vec<Row> = query.bind(limit).fetch_all(master).await.map_err(failed)?;
     Ok(rows
         .into_iter()
-        .map(|row| RequestId::from_bits(row.request_id))
+        .map(|row| Overdue {
+            deadline_at: row.deadline_at,
+            id: RequestId::from_bits(row.request_id),
+        })
         .collect())
 }
 

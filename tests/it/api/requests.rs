@@ -135,6 +135,7 @@ async fn a_request_is_there_for_its_parties_only() {
     body.as_object_mut().unwrap().remove("target_broker_id");
     body["counterpart_uid"] = json!("FO-7a3f8b2c4d1e");
     body["contact"] = json!("+971 50 000 0000");
+    body["note"] = json!("call Ahmed,\n+971 50 000 0000");
     let broadcast = api.post(REQUESTS, &as_alpha, body).await;
     assert_eq!(broadcast.body["contact"], "+971 50 000 0000");
     let id = id_of(&broadcast);
@@ -144,10 +145,38 @@ async fn a_request_is_there_for_its_parties_only() {
         (&seen.body["contact"], &seen.body["counterpart_uid"]),
         (&Value::Null, &Value::Null)
     );
+    assert_eq!(seen.body["note"], Value::Null, "it may say the same");
     assert_eq!(api.get(&path(&id, "events"), &as_gamma).await.status, 404);
     // Beta has no account of that client, and names one of its own instead.
     let refused = api.post(&path(&id, "accept"), &as_beta, json!({})).await;
     assert_eq!(refused.fields(), ["account_id"]);
+    assert!(!refused.text.contains("FO-"), "{}", refused.text);
+    let cashier = json!({ "owner_kind": "cashier", "owner_ref": "desk", "currency_code": api.world.currency });
+    let cashier = api.post("/v1/accounts", &as_beta, cashier).await;
+    let named = json!({ "account_id": cashier.body["id"] });
+    let refused = api.post(&path(&id, "accept"), &as_beta, named).await;
+    assert_eq!(
+        refused.fields(),
+        ["account_id"],
+        "another than the client's"
+    );
+    assert!(!refused.text.contains("FO-"), "{}", refused.text);
+
+    // Once it is another's, a stranger learns no more than that, whatever becomes of it.
+    let mut body = send_to(&api, 0);
+    body.as_object_mut().unwrap().remove("target_broker_id");
+    let id = id_of(&api.post(REQUESTS, &as_alpha, body).await);
+    api.post(&path(&id, "accept"), &as_beta, json!({})).await;
+    let taken = api.post(&path(&id, "accept"), &as_gamma, json!({})).await;
+    assert_eq!(taken.problem(), (409, "already_taken"));
+    api.post(&path(&id, "sent"), &as_alpha, proof()).await;
+    api.post(&path(&id, "confirm"), &as_beta, json!({})).await;
+    let still = api.post(&path(&id, "accept"), &as_gamma, json!({})).await;
+    assert_eq!(still.body, taken.body);
+    assert_eq!(
+        api.get(&format!("{REQUESTS}/{id}"), &as_gamma).await.status,
+        404
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -227,6 +256,12 @@ async fn bad_fields_are_named() {
         ("target_broker_id", json!("2")),
         ("deadline_at", json!("2020-01-01T00:00:00Z")),
         ("deadline_at", json!("tomorrow")),
+        ("deadline_at", json!("+10000-01-01T00:00:00Z")),
+        ("deadline_at", json!("+200000-01-01T00:00:00Z")),
+        ("deadline_at", json!("9999-12-31T23:59:59-12:00")),
+        ("deadline_at", json!("9999-12-31T23:59:59.9999999Z")),
+        ("deadline_at", json!("2027-06-30T23:59:60Z")),
+        ("deadline_at", json!("2031-01-01T00:00:00.000001Z")),
         ("type", json!("gift")),
         ("method", json!("")),
         ("method", json!(long)),
@@ -234,6 +269,15 @@ async fn bad_fields_are_named() {
         ("counterpart_uid", json!(long)),
         ("contact", json!(long)),
         ("note", json!(long)),
+        ("method", json!("ca\u{200b}sh")),
+        ("method", json!("ca\nsh")),
+        ("city_code", json!("D\u{202e}XB")),
+        ("city_code", json!("D\0XB")),
+        ("counterpart_uid", json!("FO-1")),
+        ("counterpart_uid", json!("FO-7A3F8B2C4D1E")),
+        ("counterpart_uid", json!("FO-7a3f8b2c4d1\u{200b}")),
+        ("contact", json!("+971\0")),
+        ("note", json!("one\u{7f}")),
         ("account_id", json!("AC-000000000000")),
         ("account_id", json!("AC-1")),
         ("colour", json!("red")),
@@ -308,10 +352,10 @@ async fn bad_proofs_and_claims_are_named() {
     for (body, field) in [
         (json!({}), "proof"),
         (json!({ "proof": [] }), "proof"),
-        (json!({ "proof": [{ "type": "photo" }] }), "proof"),
+        (json!({ "proof": [{ "type": "photo" }] }), "proof.url"),
         (
             json!({ "proof": [{ "type": "tx_hash", "value": " " }] }),
-            "proof",
+            "proof.value",
         ),
         (
             json!({ "proof": [{ "type": "selfie", "url": "x" }] }),
@@ -320,6 +364,22 @@ async fn bad_proofs_and_claims_are_named() {
         (
             json!({ "proof": [{ "type": "photo", "url": foreign }] }),
             "proof.url",
+        ),
+        (
+            json!({ "proof": [{ "type": "photo", "url": "javascript:alert(1)" }] }),
+            "proof.url",
+        ),
+        (
+            json!({ "proof": [{ "type": "photo", "url": "/v1/uploads/1" }] }),
+            "proof.url",
+        ),
+        (
+            json!({ "proof": [{ "type": "transfer_ref", "value": "77\u{202e}41" }] }),
+            "proof.value",
+        ),
+        (
+            json!({ "proof": [{ "type": "transfer_ref", "value": "7", "note": "a\0b" }] }),
+            "proof.note",
         ),
     ] {
         let answer = api.post(&path(&id, "sent"), &as_alpha, body.clone()).await;
@@ -342,6 +402,9 @@ async fn bad_proofs_and_claims_are_named() {
     let answer = api
         .post(&path(&id, "dispute"), &as_beta, json!({ "claim": "" }))
         .await;
+    assert_eq!(answer.fields(), ["claim"]);
+    let claim = json!({ "claim": "half\u{1b}[2J" });
+    let answer = api.post(&path(&id, "dispute"), &as_beta, claim).await;
     assert_eq!(answer.fields(), ["claim"]);
 }
 
@@ -380,6 +443,7 @@ async fn a_suspended_broker_finishes_and_starts_nothing() {
     let (as_alpha, as_beta) = (api.admin_of(alpha).await, api.admin_of(beta).await);
     let id = id_of(&api.post(REQUESTS, &as_alpha, send_to(&api, beta)).await);
     api.post(&path(&id, "accept"), &as_beta, json!({})).await;
+    let waiting = id_of(&api.post(REQUESTS, &as_alpha, send_to(&api, beta)).await);
     sqlx::query("UPDATE broker SET state = 'suspended' WHERE broker_id = ?")
         .bind(alpha)
         .execute(&api.world.app.systems.master)
@@ -387,6 +451,12 @@ async fn a_suspended_broker_finishes_and_starts_nothing() {
         .unwrap();
     let new = api.post(REQUESTS, &as_alpha, send_to(&api, beta)).await;
     assert_eq!(new.problem(), (403, "broker_suspended"));
+    let late = api
+        .post(&path(&waiting, "accept"), &as_beta, json!({}))
+        .await;
+    assert_eq!(late.problem(), (409, "author_suspended"));
+    let again = api.post(&path(&id, "accept"), &as_beta, json!({})).await;
+    assert_eq!(again.status, 200, "it was accepted before");
     let to_it = api.post(REQUESTS, &as_beta, send_to(&api, alpha)).await;
     assert_eq!(to_it.fields(), ["target_broker_id"]);
     api.post(&path(&id, "sent"), &as_alpha, proof()).await;
@@ -512,4 +582,198 @@ async fn bodies_that_are_no_bodies() {
     );
     let deep = [vec![b'['; 10_000], vec![b']'; 10_000]].concat();
     assert!(matches!(raw(deep, json).await.status, 400 | 422));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deadline_reads_the_same_wherever_it_is_read() {
+    let api = Api::new().await;
+    let as_alpha = api.admin_of(api.world.alpha).await;
+    let good = send_to(&api, api.world.beta);
+    for (stated, kept) in [
+        (
+            "2026-12-31T23:59:59.9999999Z",
+            "2026-12-31T23:59:59.999999Z",
+        ),
+        ("2026-07-01T03:00:00+03:00", "2026-07-01T00:00:00Z"),
+        ("2031-01-01T00:00:00Z", "2031-01-01T00:00:00Z"),
+    ] {
+        let body = with(good.clone(), "deadline_at", json!(stated));
+        let created = api.post(REQUESTS, &as_alpha, body).await;
+        assert_eq!(created.status, 201, "{}", created.text);
+        assert_eq!(created.body["deadline_at"], kept);
+        let id = id_of(&created);
+        let read = api.get(&format!("{REQUESTS}/{id}"), &as_alpha).await;
+        assert_eq!(read.body["deadline_at"], kept);
+        let events = api.get(&path(&id, "events"), &as_alpha).await;
+        let chained = events.items()[0]["payload"]["deadline_at"]
+            .as_str()
+            .unwrap();
+        let at = |text: &str| text.parse::<chrono::DateTime<chrono::Utc>>().unwrap();
+        assert_eq!(at(chained), at(kept));
+    }
+}
+
+/// A cursor as a server makes it, with a place of somebody's own invention.
+fn forged(list: &str, place: &Value) -> String {
+    use base64::Engine;
+    use sha2::Digest;
+    let place = place.to_string();
+    let digest = sha2::Sha256::digest([list.as_bytes(), &[0], place.as_bytes()].concat());
+    let bytes = [&digest[..6], place.as_bytes()].concat();
+    base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(bytes)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cursor_that_nobody_gave_is_named() {
+    let api = Api::new().await;
+    let token = api.admin_of(api.world.alpha).await;
+    let good = forged("requests", &json!(["2026-01-01T00:00:00Z", 5]));
+    let page = api.get(&format!("{REQUESTS}?cursor={good}"), &token).await;
+    assert_eq!(page.status, 200, "{}", page.text);
+    for (list, address) in [
+        ("requests", REQUESTS),
+        ("accounts", "/v1/accounts"),
+        ("obligations", "/v1/obligations"),
+        ("team.users", "/v1/team/users"),
+        ("team.clients", "/v1/team/clients"),
+    ] {
+        for at in [
+            "+262000-01-01T00:00:00Z",
+            "-0001-01-01T00:00:00Z",
+            "9999-12-31T23:59:60Z",
+        ] {
+            let cursor = forged(list, &json!([at, 5]));
+            let answer = api.get(&format!("{address}?cursor={cursor}"), &token).await;
+            assert_eq!(
+                (answer.status, answer.fields()),
+                (422, vec!["cursor"]),
+                "{list} {at}"
+            );
+        }
+    }
+}
+
+/// The books of the two sides are theirs: what one refuses, the other learns in one word.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refusal_shows_a_balance_to_its_broker_only() {
+    let api = Api::new().await;
+    let (alpha, beta) = (api.world.alpha, api.world.beta);
+    let (as_alpha, as_beta) = (api.admin_of(alpha).await, api.admin_of(beta).await);
+    let client = json!({ "owner_kind": "partner", "owner_ref": "FO-7a3f8b2c4d1e", "currency_code": api.world.currency });
+    let client = api.post("/v1/accounts", &as_alpha, client).await;
+    let body = with(send_to(&api, beta), "account_id", client.body["id"].clone());
+    let id = id_of(&api.post(REQUESTS, &as_alpha, body).await);
+    let refused = api.post(&path(&id, "accept"), &as_beta, json!({})).await;
+    assert_eq!(
+        refused.problem(),
+        (409, "books_refused"),
+        "{}",
+        refused.text
+    );
+    assert_eq!(refused.body["request_status"], "pending");
+    let shown = json!({ "book": alpha.to_string(), "code": "insufficient_funds" });
+    assert_eq!(refused.body["reason"], shown);
+    let account = client.body["id"].as_str().unwrap();
+    for text in [
+        refused.text,
+        api.get(&path(&id, "events"), &as_beta).await.text,
+    ] {
+        assert!(
+            !text.contains(account) && !text.contains("available"),
+            "{text}"
+        );
+    }
+    let events = api.get(&path(&id, "events"), &as_alpha).await;
+    let failed = events.items().last().unwrap();
+    assert_eq!(failed["kind"], "accept_failed");
+    assert_eq!(failed["payload"]["reason"], shown);
+    assert_eq!(failed["private"]["reason"]["account"], account);
+    assert_eq!(failed["private"]["reason"]["available"], "0");
+
+    // And not without end.
+    for _ in 1..10 {
+        let again = api.post(&path(&id, "accept"), &as_beta, json!({})).await;
+        assert_eq!(again.problem(), (409, "books_refused"));
+    }
+    let again = api.post(&path(&id, "accept"), &as_beta, json!({})).await;
+    assert_eq!(again.problem(), (409, "too_often"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_comes_again_is_told_from_what_is_new() {
+    let api = Api::new().await;
+    let (alpha, beta) = (api.world.alpha, api.world.beta);
+    let (as_alpha, as_beta) = (api.admin_of(alpha).await, api.admin_of(beta).await);
+    let id = id_of(&api.post(REQUESTS, &as_alpha, send_to(&api, beta)).await);
+    let act = |action: &'static str, token: &String, body: Value| {
+        let (address, token) = (path(&id, action), token.clone());
+        let api = &api;
+        async move { api.post(&address, &token, body).await }
+    };
+    act("accept", &as_beta, json!({})).await;
+    let account = json!({ "owner_kind": "cashier", "owner_ref": "desk", "currency_code": api.world.currency });
+    let account = api.post("/v1/accounts", &as_beta, account).await;
+    let other = act(
+        "accept",
+        &as_beta,
+        json!({ "account_id": account.body["id"] }),
+    )
+    .await;
+    assert_eq!(other.fields(), ["account_id"], "{}", other.text);
+
+    act("sent", &as_alpha, proof()).await;
+    for token in [&as_beta, &as_alpha] {
+        act("cancel", token, json!({ "to": "accepted" })).await;
+    }
+    let late = act("sent", &as_alpha, proof()).await;
+    assert_eq!(late.problem(), (409, "proof_withdrawn"));
+    assert_eq!(late.body["request_status"], "accepted");
+    let anew = json!({ "proof": [{ "type": "transfer_ref", "value": "7742" }] });
+    let sent = act("sent", &as_alpha, anew).await;
+    assert_eq!((sent.status, &sent.body["status"]), (200, &json!("sent")));
+
+    for number in 0..21 {
+        let body = json!({ "received_amount": format!("{}.00", 9_000 + number) });
+        let stated = act("confirm", &as_beta, body).await;
+        match number {
+            20 => assert_eq!(stated.problem(), (409, "too_often")),
+            _ => assert_eq!(stated.status, 200, "{}", stated.text),
+        }
+    }
+    let first = act("dispute", &as_beta, json!({ "claim": "half of it" })).await;
+    assert_eq!(first.body["status"], "disputed");
+    let again = act("dispute", &as_beta, json!({ "claim": "half of it" })).await;
+    assert_eq!((again.status, &again.body), (200, &first.body));
+    let other = act("dispute", &as_alpha, json!({ "claim": "all was there" })).await;
+    assert_eq!(other.problem(), (409, "wrong_status"));
+    assert_eq!(other.body["request_status"], "disputed");
+
+    // The whole chain in pages, oldest first.
+    let (mut seen, mut cursor) = (Vec::new(), String::new());
+    loop {
+        let address = format!("{}?limit=10{cursor}", path(&id, "events"));
+        let page = api.get(&address, &as_alpha).await;
+        assert!(page.items().len() <= 10);
+        seen.extend(page.items().to_vec());
+        match page.body["next_cursor"].as_str() {
+            Some(next) => cursor = format!("&cursor={next}"),
+            None => break,
+        }
+    }
+    let seqs: Vec<u64> = seen
+        .iter()
+        .map(|event| event["seq"].as_u64().unwrap())
+        .collect();
+    assert_eq!(seqs, (1..=27).collect::<Vec<_>>());
+    for pair in seen.windows(2) {
+        assert_eq!(pair[0]["event_hash"], pair[1]["prev_hash"]);
+    }
+
+    // What the author cancelled alone, the target did not.
+    let id = id_of(&api.post(REQUESTS, &as_alpha, send_to(&api, beta)).await);
+    api.post(&path(&id, "cancel"), &as_alpha, json!({})).await;
+    let again = api.post(&path(&id, "cancel"), &as_alpha, json!({})).await;
+    assert_eq!(again.status, 200);
+    let others = api.post(&path(&id, "cancel"), &as_beta, json!({})).await;
+    assert_eq!(others.problem(), (409, "wrong_status"));
 }

@@ -114,13 +114,21 @@ async fn a_refused_debit_sends_the_request_back_to_sent_with_the_reason() {
             panic!("a closed account is debited");
         };
         assert_eq!(status, RequestStatus::Sent);
-        assert_eq!(reason["code"], "account_closed");
+        let book = world.alpha.to_string();
+        assert_eq!(
+            reason,
+            serde_json::json!({ "book": book, "code": "account_closed" }),
+            "the receiver learns no more"
+        );
         let events = requests::events(&world.app.systems.master, id)
             .await
             .unwrap();
         let (last, _) = events.last().expect("has events");
         assert_eq!(last.kind, EventKind::ConfirmFailed);
         assert_eq!(last.payload["reason"], reason);
+        assert_eq!(last.private_for(world.beta), None);
+        let told = last.reason_for(world.alpha);
+        assert_eq!(told["account"], account.id().to_string());
         assert_eq!(
             world.reserved(&account).await,
             1_000_000,
@@ -171,7 +179,11 @@ async fn a_broadcast_whose_reservation_is_refused_is_open_to_others_again() {
         panic!("the floor holds: {refused:?}");
     };
     assert_eq!(status, RequestStatus::Pending);
-    assert_eq!(reason["code"], "insufficient_funds");
+    let book = world.alpha.to_string();
+    assert_eq!(
+        reason,
+        serde_json::json!({ "book": book, "code": "insufficient_funds" })
+    );
     assert_eq!(world.request(request.id).await.target, None);
     world.set_floor(&account, 0).await;
     network

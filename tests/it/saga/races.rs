@@ -58,15 +58,7 @@ async fn twenty_racing_accepts_have_one_winner_and_nineteen_who_hear_the_status(
                 assert_eq!(answer.request.target, Some(*broker));
                 winners.push(*broker);
             }
-            Err(NetworkError::Refused(
-                Refusal::WrongStatus { status } | Refusal::InSaga { status },
-            )) => {
-                assert!(matches!(
-                    status,
-                    RequestStatus::Accepting | RequestStatus::Accepted
-                ));
-                refused += 1;
-            }
+            Err(NetworkError::Refused(Refusal::Taken)) => refused += 1,
             Err(other) => panic!("{broker}: {other}"),
         }
     }

@@ -3,7 +3,7 @@
 use super::*;
 use crate::domain::account::HousePurpose;
 use crate::domain::plan::Action;
-use crate::domain::request_event::EventKind;
+use crate::domain::request_event::{Event, EventKind};
 use crate::domain::saga::SagaKind;
 use crate::domain::terms::{Commission, CommissionSize};
 
@@ -190,7 +190,7 @@ fn a_broadcast_is_the_first_ones() {
     assert!(won.shows_contact_to(TARGET) && !won.visible_to(STRANGER));
     assert_eq!(
         word(won.accept(acceptance(STRANGER, None), &usd(), start())),
-        "wrong"
+        "taken"
     );
     assert_eq!(word(won.reject(TARGET, None, start())), "theirs");
 
@@ -198,7 +198,7 @@ fn a_broadcast_is_the_first_ones() {
     let accept = acceptance(TARGET, Some(floored));
     let accepting = applied(broadcast.accept(accept, &usd(), start())).request;
     let rival = accepting.accept(acceptance(STRANGER, None), &usd(), start());
-    assert_eq!(word(rival), "saga");
+    assert_eq!(word(rival), "taken");
     let reopened = accepting.accept_failed(&json!({}), start()).request;
     assert_eq!(
         (reopened.target, reopened.status),
@@ -232,10 +232,17 @@ fn a_request_that_cannot_be() {
         }
     };
     assert_eq!(refused(|new| new.target = Some(AUTHOR)), "target_broker_id");
-    assert_eq!(
-        refused(|new| new.deadline_at = Some(start())),
-        "deadline_at"
-    );
+    for deadline in [start(), start() + Duration::days(5 * 366)] {
+        let mut new = new_request(RequestKind::Send, Some(TARGET));
+        new.deadline_at = Some(deadline);
+        assert!(matches!(
+            new.create(start()),
+            Err(Refusal::Invalid {
+                field: "deadline_at",
+                ..
+            })
+        ));
+    }
     assert_eq!(
         refused(|new| {
             new.terms.commission = Some(Commission {
@@ -381,9 +388,11 @@ fn a_reservation_outlives_a_failed_confirm() {
 
 #[test]
 fn personal_data_is_beside_the_chain() {
-    let change = new_request(RequestKind::Send, Some(TARGET))
-        .create(start())
-        .unwrap();
+    let new = NewRequest {
+        counterpart_uid: Some("FO-000000000001".to_owned()),
+        ..new_request(RequestKind::Send, Some(TARGET))
+    };
+    let change = new.create(start()).unwrap();
     let payload = serde_json::to_string(&change.event.payload).unwrap();
     assert!(!payload.contains("+90") && !payload.contains("FO-"));
     assert_eq!(change.event.private.unwrap()["contact"], "+90");
@@ -406,4 +415,152 @@ fn completion_names_both_books_entries() {
     assert_eq!(event.payload["entries"][1]["book"], "2");
     assert_eq!(event.payload["entries"][1]["seq"], "12");
     assert_eq!(event.payload["entries"][1]["tx_hash"], "02".repeat(32));
+}
+
+/// A repeat is by the same party and of the same content; anything else is told so.
+#[test]
+fn what_another_did_is_no_repeat() {
+    let sent = in_state(RequestKind::Send, "sent");
+    let disputed = applied(sent.dispute(AUTHOR, "it was all there", start())).request;
+    let dispute = |by, claim| word(disputed.dispute(by, claim, start()));
+    assert_eq!(dispute(AUTHOR, "it was all there"), "again");
+    assert_eq!(dispute(AUTHOR, "and a second claim"), "wrong");
+    assert_eq!(dispute(TARGET, "nothing came"), "wrong");
+
+    let pending = in_state(RequestKind::Send, "pending");
+    let rejected = applied(pending.reject(TARGET, Some("no cash"), start())).request;
+    let reject = |reason| word(rejected.reject(TARGET, reason, start()));
+    assert_eq!(reject(Some("no cash")), "again");
+    assert_eq!(reject(None), "again");
+    assert_eq!(reject(Some("no time")), "wrong");
+
+    let accept = |request: &Request, account| {
+        word(request.accept(acceptance(TARGET, account), &usd(), start()))
+    };
+    let house = AccountRef::house(TARGET, HousePurpose::Main, &usd().code);
+    let accepted = in_state(RequestKind::Send, "accepted");
+    assert_eq!(accept(&accepted, None), "again");
+    assert_eq!(accept(&accepted, Some(house)), "again");
+    let other = account(TARGET, OwnerKind::Partner);
+    assert_eq!(accept(&accepted, Some(other)), "account_id");
+
+    let proposed = applied(accepted.cancel(AUTHOR, RELEASE_SAGA, start())).request;
+    let cancelled = applied(proposed.cancel(TARGET, RELEASE_SAGA, start())).request;
+    for by in [AUTHOR, TARGET] {
+        assert_eq!(
+            word(cancelled.cancel(by, SAGA, start())),
+            "again",
+            "both did"
+        );
+    }
+}
+
+#[test]
+fn a_proof_that_was_taken_back_does_not_come_again() {
+    let sent = in_state(RequestKind::Send, "sent");
+    let proposed = applied(sent.resend(TARGET, start())).request;
+    let accepted = applied(proposed.resend(AUTHOR, start())).request;
+    for by in [AUTHOR, TARGET] {
+        assert_eq!(word(accepted.resend(by, start())), "again", "both agreed");
+    }
+    let mark = |request: &Request, value| {
+        word(request.mark_sent(AUTHOR, &proofs(value), CONFIRM_WITHIN, start()))
+    };
+    assert_eq!(mark(&accepted, "0xabc"), "withdrawn");
+    assert_eq!(mark(&accepted, "0xdef"), "sent");
+}
+
+#[test]
+fn nobody_goes_on_without_end() {
+    let mut request = in_state(RequestKind::Send, "sent");
+    let state = |request: &Request, minor| {
+        request.confirm(TARGET, Some(amount(minor)), SAGA, &usd(), start())
+    };
+    for claim in 0..MAX_CLAIMS {
+        request = applied(state(&request, 900_000 + u64::from(claim % 2))).request;
+    }
+    assert_eq!(word(state(&request, 800_000)), "often");
+    assert_eq!(
+        word(state(&request, 1_000_000)),
+        "sent",
+        "all of it still may"
+    );
+    let agreed = request.confirm(AUTHOR, request.received_amount, SAGA, &usd(), start());
+    assert_eq!(word(agreed), "sent");
+
+    let mut request = in_state(RequestKind::Send, "sent");
+    for number in 0..MAX_PROPOSALS {
+        request = applied(match number % 2 {
+            0 => request.cancel(AUTHOR, RELEASE_SAGA, start()),
+            _ => request.resend(AUTHOR, start()),
+        })
+        .request;
+    }
+    assert_eq!(word(request.cancel(AUTHOR, RELEASE_SAGA, start())), "often");
+    assert_eq!(word(request.cancel(TARGET, RELEASE_SAGA, start())), "sent");
+    assert_eq!(word(request.resend(TARGET, start())), "accepted", "agrees");
+
+    let mut broadcast = created(new_request(RequestKind::Receive, None));
+    let accept = |request: &Request, by| {
+        let purse = account(by, OwnerKind::Cashier);
+        request.accept(acceptance(by, Some(purse)), &usd(), start())
+    };
+    for _ in 0..MAX_FAILED_ACCEPTS {
+        let accepting = applied(accept(&broadcast, STRANGER)).request;
+        broadcast = accepting.accept_failed(&json!({}), start()).request;
+    }
+    assert_eq!(word(accept(&broadcast, STRANGER)), "often");
+    assert_eq!(word(accept(&broadcast, TARGET)), "accepting", "others may");
+}
+
+#[test]
+fn the_client_that_the_author_names_gets_it() {
+    let uid = "FO-000000000001";
+    for target in [Some(TARGET), None] {
+        let pending = created(NewRequest {
+            counterpart_uid: Some(uid.to_owned()),
+            ..new_request(RequestKind::Send, target)
+        });
+        let of = |owner_kind, owner_ref: &str| AccountRef {
+            owner_ref: owner_ref.to_owned(),
+            ..account(TARGET, owner_kind)
+        };
+        let accept = |account| word(pending.accept(acceptance(TARGET, account), &usd(), start()));
+        for other in [
+            None,
+            Some(of(OwnerKind::Partner, "FO-000000000002")),
+            Some(of(OwnerKind::Cashier, uid)),
+        ] {
+            assert_eq!(accept(other), "account_id");
+        }
+        assert_eq!(accept(Some(of(OwnerKind::Partner, uid))), "accepted");
+    }
+}
+
+/// What a book tells when it refuses is its broker's alone.
+#[test]
+fn a_refusal_tells_the_other_side_no_balance() {
+    let reason = json!({
+        "account": "AC-1", "available": "40", "book": "1", "code": "insufficient_funds",
+        "currency": "USD", "needed": "60",
+    });
+    let shown = json!({ "book": "1", "code": "insufficient_funds" });
+    for change in [
+        in_state(RequestKind::Send, "accepting").accept_failed(&reason, start()),
+        in_state(RequestKind::Send, "settling").confirm_failed(&reason, start()),
+    ] {
+        let id = change.request.id;
+        let event = change.event.salted(SAGA);
+        assert_eq!(event.payload["reason"], shown);
+        let event = Event::seal(event, id, 1, Hash([0; 32]), "saga", start());
+        assert_eq!(event.private_for(TARGET), None);
+        assert_eq!(event.reason_for(TARGET), shown);
+        assert_eq!(event.reason_for(AUTHOR), reason);
+        let digest = Hash::of_json(event.private_for(AUTHOR).unwrap()).to_hex();
+        assert_eq!(event.payload["private_digest"], digest);
+    }
+    let given_up = in_state(RequestKind::Send, "settling")
+        .confirm_failed(&json!({ "code": "given_up" }), start());
+    assert_eq!(given_up.event.payload["reason"]["code"], "given_up");
+    assert_eq!(given_up.event.private, None);
 }

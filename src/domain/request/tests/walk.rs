@@ -4,6 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::domain::plan::{Action, Plan};
+use crate::domain::request_event::Event;
 use crate::domain::saga::SagaKind;
 
 #[derive(Clone, Debug)]
@@ -157,6 +158,7 @@ proptest! {
             ..new_request(kind, direct.then_some(TARGET))
         });
         let mut once_sent = false;
+        let mut events = Vec::new();
         for (number, (what, by, minutes)) in steps.into_iter().enumerate() {
             now += Duration::minutes(minutes);
             let saga_id = Uuid::from_u128(number as u128 + 1);
@@ -172,6 +174,8 @@ proptest! {
                     once_sent |= next.status == RequestStatus::Sent;
                     prop_assert!(!once_sent || next.status != RequestStatus::Expired);
                     check_state(&next);
+                    events.push(Event::seal(event, next.id, 1, Hash([0; 32]), "x", now));
+                    prop_assert_eq!(&*next.past, &Past::of(&events));
                     if let Some(plan) = &plan {
                         check_plan(&next, plan);
                     }

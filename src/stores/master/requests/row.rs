@@ -110,6 +110,7 @@ impl RequestRow {
                 .transpose()?,
             event_seq: self.event_seq,
             event_hash: hash(&self.event_hash).ok_or_else(|| bad("event_hash"))?,
+            past: Box::default(),
             created_at: self.created_at,
             accepted_at: self.accepted_at,
             sent_at: self.sent_at,
