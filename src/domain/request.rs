@@ -15,6 +15,7 @@
 mod change;
 mod create;
 mod saga_moves;
+mod stated;
 #[cfg(test)]
 pub(in crate::domain) mod tests;
 mod transitions;

@@ -49,6 +49,7 @@ codes! {
     TokenMissing = "token_missing", UNAUTHORIZED, "An access token is needed";
     TokenInvalid = "token_invalid", UNAUTHORIZED, "The access token is not valid";
     TokenExpired = "token_expired", UNAUTHORIZED, "The access token has expired";
+    CallerDisabled = "caller_disabled", UNAUTHORIZED, "The caller's account is not active any more";
     CredentialsInvalid = "credentials_invalid", UNAUTHORIZED, "The credentials are not valid";
     RoleForbidden = "role_forbidden", FORBIDDEN, "The caller's role may not do this";
     ScopeMissing = "scope_missing", FORBIDDEN, "The token lacks a scope";

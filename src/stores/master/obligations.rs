@@ -12,7 +12,7 @@ use crate::stores::StoreError;
 use crate::stores::error::corrupt;
 use crate::stores::master::MasterTx;
 use crate::stores::pool::Pool;
-use crate::stores::sql::{chunks, padded, placeholders};
+use crate::stores::sql::{chunks, list_of, padded, placeholders};
 
 /// An obligation as it stands. Amounts are minor units.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -187,20 +187,29 @@ pub async fn get(master: &Pool, id: ObligationId) -> Result<Option<Obligation>, 
     row.map(Row::read).transpose()
 }
 
+/// The obligations that some sagas have opened.
+///
 /// # Errors
 /// The master's.
-pub async fn of_saga(master: &Pool, saga_id: Uuid) -> Result<Option<Obligation>, StoreError> {
-    let row: Option<Row> = sqlx::query_as(concat!(
-        "SELECT ",
+pub async fn of_sagas(master: &Pool, saga_ids: &[Uuid]) -> Result<Vec<Obligation>, StoreError> {
+    if saga_ids.is_empty() {
+        return Ok(Vec::new());
+    }
+    let sql = format!(
+        "SELECT {} FROM obligation WHERE saga_id IN ({})",
         columns!(),
-        " FROM obligation WHERE saga_id = ?"
-    ))
-    .bind(saga_id)
-    .fetch_optional(master)
-    .await
-    .map_err(failed)?;
-    row.map(Row::read).transpose()
+        placeholders(padded(saga_ids.len()))
+    );
+    let mut query = sqlx::query_as(sqlx::AssertSqlSafe(sql));
+    for saga_id in list_of(saga_ids) {
+        query = query.bind(*saga_id);
+    }
+    let rows: Vec<Row> = query.fetch_all(master).await.map_err(failed)?;
+    rows.into_iter().map(Row::read).collect()
 }
+
+/// Where a page of a list ended: the next begins after it.
+pub type After = (DateTime<Utc>, ObligationId);
 
 /// A broker's obligations, as debtor and as creditor, newest first.
 ///
