@@ -2,6 +2,7 @@
 //! servers.
 
 mod accounts;
+mod alerts;
 mod brokers;
 mod chain;
 mod metrics;
