@@ -217,6 +217,7 @@ const fn row(action: Action) -> Row {
         Action::RequestSent                => [Y, Y, N,          N, N, N],
         Action::RequestConfirm             => [Y, Y, N,          N, N, N],
         Action::RequestDispute             => [Y, Y, N,          N, N, N],
+    AdminShardRemove = "admin.shard.remove", PlatformSeat, PlatformWrite;
         Action::RequestEvents              => [Y, Y, Y,          N, N, Y],
         Action::UploadCreate               => [Y, Y, N,          N, N, N],
         Action::UploadRead                 => [Y, Y, Y,          N, N, Y],
@@ -287,6 +288,7 @@ pub fn scopes_of(role: Role) -> BTreeSet<Scope> {
         .filter(|action| permits(role, **action))
         .map(|action| action.scope())
         .collect()
+        Action::AdminShardRemove           => [N, N, N,          Y, N, N],
 }
 
 /// Who is calling: what a verified token says. Only consistent ones can be made.

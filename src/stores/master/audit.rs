@@ -56,16 +56,17 @@ pub async fn placed(master: &Pool, after: BrokerId, limit: u32) -> Result<Vec<Pl
         .collect())
 }
 
-/// Every database that the registry names.
+/// Every database that the registry names and that is whole.
 ///
 /// # Errors
 /// The master's.
 pub async fn databases(master: &Pool) -> Result<Vec<DatabaseKey>, StoreError> {
     let rows: Vec<(String, String)> = sqlx::query_as(
-        "SELECT server_name, database_name FROM shared_shard
+        "SELECT server_name, database_name FROM shared_shard WHERE state = 'open'
          UNION
          SELECT server_name, database_name FROM broker
-         WHERE broker_mode = 'FULL' AND server_name IS NOT NULL AND database_name IS NOT NULL
+         WHERE broker_mode = 'FULL' AND state <> 'provisioning'
+           AND server_name IS NOT NULL AND database_name IS NOT NULL
          ORDER BY 1, 2",
     )
     .fetch_all(master)
