@@ -56,6 +56,7 @@ codes! {
     NotFound = "not_found", NOT_FOUND, "There is no such thing";
     MethodNotAllowed = "method_not_allowed", METHOD_NOT_ALLOWED, "This can't be done here";
     Conflict = "conflict", CONFLICT, "The state of things doesn't allow this";
+    TooMuch = "too_much", CONFLICT, "There is too much for one answer";
     Contended = "contended", CONFLICT, "Another request is doing this";
     WrongStatus = "wrong_status", CONFLICT, "The request is in another state";
     DeadlinePassed = "deadline_passed", CONFLICT, "The deadline has passed";

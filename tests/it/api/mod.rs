@@ -21,7 +21,7 @@ use settlenet::domain::ids::BrokerId;
 use settlenet::http::{self, AppState, HttpConfig, Services, TokenRate};
 use settlenet::runtime::{Entropy, Lifecycle};
 use settlenet::services::auth::{AuthConfig, AuthService, keys};
-use settlenet::services::team::{NewUser, TeamService};
+use settlenet::services::team::{By, NewUser, TeamService};
 use tower::ServiceExt;
 use uuid::Uuid;
 
@@ -119,7 +119,7 @@ impl Api {
         };
         let seat = TeamSeat { broker_id };
         let team = &self.state.team;
-        team.create_user(seat, new, &World::intention())
+        team.create_user(seat, new, By::Operator, &World::intention())
             .await
             .unwrap();
         self.log_in(&login).await
