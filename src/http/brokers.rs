@@ -286,7 +286,9 @@ impl From<ProvisioningError> for Problem {
                 .detail(detail)
                 .with("broker_id", id),
             ProvisioningError::KeyReused => Self::new(Code::KeyReused),
-            ProvisioningError::NoSuchBroker { .. } => Self::new(Code::NotFound),
+            ProvisioningError::NoSuchBroker { .. } | ProvisioningError::NoSuchShard { .. } => {
+                Self::new(Code::NotFound)
+            }
             ProvisioningError::NoSuchReferrer { .. } => {
                 Self::invalid("referred_by_broker_id", detail)
             }
@@ -296,7 +298,6 @@ impl From<ProvisioningError> for Problem {
             ProvisioningError::AnotherShard { .. }
             | ProvisioningError::Occupied { .. }
             | ProvisioningError::ShardInUse { .. } => Self::new(Code::Conflict).detail(detail),
-            ProvisioningError::NoSuchShard { .. } => Self::new(Code::NotFound),
             ProvisioningError::NoSuchServer { .. } => Self::invalid("server_name", detail),
             ProvisioningError::Store(error) => error.into(),
             ProvisioningError::Migration { .. } => {

@@ -429,6 +429,9 @@ async fn a_row_that_is_not_what_its_events_say_is_found() {
         (done, "sent_at", "NOW(6)"),
         (done, "closed_at", "NOW(6)"),
         (done, "proof_digest", "REPEAT('x', 32)"),
+        (done, "version", "version + 1"),
+        (done, "updated_at", "NOW(6)"),
+        ("status = 'sent'", "proposal", "'cancel', proposal_by = 1"),
     ] {
         run(&format!(
             "UPDATE network_request SET {column} = {value} WHERE {which}"

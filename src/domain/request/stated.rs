@@ -5,7 +5,7 @@ use chrono::{DateTime, Utc};
 use serde_json::{Value, json};
 
 use super::change::{minor, terms_fact};
-use super::{Request, RequestStatus};
+use super::{Proposal, ProposalKind, Request, RequestStatus};
 use crate::domain::canonical;
 use crate::domain::request_event::{Event, EventKind};
 
@@ -16,6 +16,7 @@ struct Stated {
     target: Value,
     received_amount: Value,
     proof_digest: Value,
+    proposal: Option<Proposal>,
     /// `None` where the event that gave it doesn't name it.
     saga: Option<Value>,
     reservation: Value,
@@ -45,6 +46,7 @@ impl Request {
         for event in &events[1..] {
             stated.follow(self, event);
         }
+        let last = events.last().map(|event| event.at);
         let id = |id: Option<uuid::Uuid>| json!(id.map(|id| id.to_string()));
         let target = json!(self.target.map(|id| id.to_string()));
         let received = self.received_amount.map(super::Amount::minor).map(minor);
@@ -67,6 +69,9 @@ impl Request {
                 "reservation_saga_id",
                 stated.reservation == id(self.reservation_saga_id),
             ),
+            ("proposal", stated.proposal == self.proposal),
+            ("version", events.len() == self.version as usize),
+            ("updated_at", last.is_some_and(|at| at == self.updated_at)),
             ("accepted_at", stated.accepted_at == self.accepted_at),
             ("sent_at", stated.sent_at == self.sent_at),
             ("closed_at", stated.closed_at == self.closed_at),
@@ -117,6 +122,9 @@ impl Request {
 impl Stated {
     fn follow(&mut self, request: &Request, event: &Event) {
         let nobody = Some(Value::Null);
+        let proposed = |kind| event.actor_broker.map(|by| Proposal { kind, by });
+        // It lapses with whatever happens next.
+        self.proposal = None;
         match event.kind {
             EventKind::Created => {}
             EventKind::Accepting => {
@@ -144,7 +152,8 @@ impl Stated {
             EventKind::Rejected => self.close(RequestStatus::Rejected, event),
             EventKind::Cancelled => self.close(RequestStatus::Cancelled, event),
             EventKind::Expired => self.close(RequestStatus::Expired, event),
-            EventKind::CancelProposed | EventKind::ResendProposed => {}
+            EventKind::CancelProposed => self.proposal = proposed(ProposalKind::Cancel),
+            EventKind::ResendProposed => self.proposal = proposed(ProposalKind::Resend),
             EventKind::ResendAgreed => {
                 self.status = Some(RequestStatus::Accepted);
                 self.proof_digest = Value::Null;
