@@ -32,7 +32,7 @@ const NO_SUCH_THING: u8 = 4;
     verbatim_doc_comment,
     after_help = "\
 Exit codes: 0 done, or so already; 1 failed, the reason on standard error; 2 the \
-command line or the configuration is wrong; 4 there is no such broker, saga or alert."
+command line or the configuration is wrong; 4 there is no such broker, shard, saga or alert."
 )]
 pub(super) struct Args {
     #[command(subcommand)]

@@ -29,6 +29,42 @@ impl Role {
             Self::PlatformAdmin | Self::Arbiter => false,
         }
     }
+
+    /// Whether it may do everything that another may: nobody hands on a role that does not.
+    #[must_use]
+    pub fn covers(self, other: Self) -> bool {
+        Action::ALL
+            .iter()
+            .all(|action| permits(self, *action) || !permits(other, *action))
+    }
+
+    /// With its article, as in a sentence.
+    const fn one(self) -> &'static str {
+        match self {
+            Self::BrokerAdmin => "a broker_admin",
+            Self::BrokerOperator => "a broker_operator",
+            Self::BrokerViewer => "a broker_viewer",
+            Self::PlatformAdmin => "a platform_admin",
+            Self::Arbiter => "an arbiter",
+            Self::Agent => "an agent",
+        }
+    }
+}
+
+/// Longest login, in bytes.
+pub const LOGIN_MAX: usize = 120;
+
+/// A login as it is stored and looked up: 3 to [`LOGIN_MAX`] of a-z, 0-9 and . _ @ + -, upper case
+/// taken as lower. `None` for what can't be one. A database may take texts for equal that differ,
+/// by spaces at their end for instance, so nothing else is ever looked up.
+#[must_use]
+pub fn login(text: &str) -> Option<String> {
+    let login = text.to_ascii_lowercase();
+    let fits = (3..=LOGIN_MAX).contains(&login.len());
+    let plain = login
+        .bytes()
+        .all(|byte| byte.is_ascii_alphanumeric() || b"._@+-".contains(&byte));
+    (fits && plain).then_some(login)
 }
 
 words! {
@@ -181,6 +217,7 @@ actions! {
     AdminServerAdd = "admin.server.add", PlatformSeat, PlatformWrite;
     AdminShardList = "admin.shard.list", PlatformSeat, PlatformRead;
     AdminShardCreate = "admin.shard.create", PlatformSeat, PlatformWrite;
+    AdminShardRemove = "admin.shard.remove", PlatformSeat, PlatformWrite;
     SagaList = "saga.list", PlatformSeat, PlatformRead;
     SagaRead = "saga.read", PlatformSeat, PlatformRead;
     SagaRetry = "saga.retry", PlatformSeat, PlatformWrite;
@@ -188,6 +225,15 @@ actions! {
     AlertList = "alert.list", PlatformSeat, PlatformRead;
     AlertResolve = "alert.resolve", PlatformSeat, PlatformWrite;
     Reconcile = "reconcile", PlatformSeat, PlatformRead;
+}
+
+impl Action {
+    /// Whether a token alone doesn't do: who manages a team or the network is looked up in the
+    /// master each time, so that whoever was disabled hands nothing on while a token lives.
+    #[must_use]
+    pub const fn asks_standing(self) -> bool {
+        matches!(self.scope(), Scope::TeamWrite | Scope::PlatformWrite)
+    }
 }
 
 const Y: bool = true;
@@ -242,6 +288,7 @@ const fn row(action: Action) -> Row {
         Action::AdminServerAdd             => [N, N, N,          Y, N, N],
         Action::AdminShardList             => [N, N, N,          Y, N, N],
         Action::AdminShardCreate           => [N, N, N,          Y, N, N],
+        Action::AdminShardRemove           => [N, N, N,          Y, N, N],
         Action::SagaList                   => [N, N, N,          Y, N, N],
         Action::SagaRead                   => [N, N, N,          Y, N, N],
         Action::SagaRetry                  => [N, N, N,          Y, N, N],
@@ -304,12 +351,21 @@ pub struct Principal {
 pub enum PrincipalError {
     #[error("a subject has 1 to {max} printable ASCII characters", max = Principal::SUB_MAX)]
     Subject,
-    #[error("a {0} belongs to a broker")]
+    #[error("{} belongs to a broker", .0.one())]
     BrokerMissing(Role),
-    #[error("a {0} belongs to no broker")]
+    #[error("{} belongs to no broker", .0.one())]
     BrokerUnexpected(Role),
     #[error("an agent acts under a limit, and nobody else does")]
     Limit,
+}
+
+/// Why a principal can't give somebody a role with some scopes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Beyond {
+    #[error("the role {own} can't hand on the role {asked}, which may do more")]
+    Role { own: Role, asked: Role },
+    #[error("the token lacks the scope {0}, so it can't hand it on")]
+    Scope(Scope),
 }
 
 /// Why a principal may not do something.
@@ -374,6 +430,21 @@ impl Principal {
     #[must_use]
     pub const fn limit_digest(&self) -> Option<Hash> {
         self.limit_digest
+    }
+
+    /// Whether it may give a role with scopes to somebody: no more than it has itself.
+    ///
+    /// # Errors
+    /// See [`Beyond`].
+    pub fn hand_on(&self, asked: Role, scopes: &BTreeSet<Scope>) -> Result<(), Beyond> {
+        if !self.role.covers(asked) {
+            let own = self.role;
+            return Err(Beyond::Role { own, asked });
+        }
+        match scopes.difference(&self.scopes).next() {
+            Some(beyond) => Err(Beyond::Scope(*beyond)),
+            None => Ok(()),
+        }
     }
 
     /// # Errors
@@ -471,6 +542,48 @@ mod tests {
     }
 
     #[test]
+    fn nobody_hands_on_more_than_they_have() {
+        let all = principal(Role::BrokerAdmin, scopes_of(Role::BrokerAdmin));
+        for role in [
+            Role::BrokerAdmin,
+            Role::BrokerOperator,
+            Role::BrokerViewer,
+            Role::Agent,
+        ] {
+            assert_eq!(all.hand_on(role, &scopes_of(role)), Ok(()), "{role}");
+        }
+        let narrow = principal(Role::BrokerAdmin, BTreeSet::from([Scope::TeamWrite]));
+        let refused = narrow.hand_on(Role::BrokerViewer, &scopes_of(Role::BrokerViewer));
+        assert_eq!(refused, Err(Beyond::Scope(Scope::NetworkRead)));
+        let own = BTreeSet::from([Scope::TeamWrite]);
+        assert_eq!(narrow.hand_on(Role::BrokerAdmin, &own), Ok(()));
+        // An operator has the scope book:write, and may do less with it.
+        let operator = principal(Role::BrokerOperator, Scope::ALL.iter().copied().collect());
+        assert!(matches!(
+            operator.hand_on(Role::BrokerAdmin, &own),
+            Err(Beyond::Role { .. })
+        ));
+    }
+
+    #[test]
+    fn logins_have_one_form() {
+        assert_eq!(login("Anna@Alpha").as_deref(), Some("anna@alpha"));
+        let long = "x".repeat(LOGIN_MAX + 1);
+        for text in [
+            "",
+            "ab",
+            "anna ",
+            " anna",
+            "an na",
+            "anna\t",
+            "ann\u{e9}",
+            &long,
+        ] {
+            assert_eq!(login(text), None, "{text:?}");
+        }
+    }
+
+    #[test]
     fn inconsistent_principals_cannot_be_made() {
         let make = |sub: &str, role, broker, limit| {
             Principal::new(sub.to_owned(), role, broker, BTreeSet::new(), limit).err()
@@ -492,6 +605,8 @@ mod tests {
             make("x", Role::BrokerAdmin, Some(1), limit),
             Some(PrincipalError::Limit)
         );
+        let of_none = PrincipalError::BrokerUnexpected(Role::Arbiter).to_string();
+        assert_eq!(of_none, "an arbiter belongs to no broker");
         for sub in ["", "a b", "a\n", "é", &"x".repeat(81)] {
             assert_eq!(
                 make(sub, Role::BrokerViewer, Some(1), None),

@@ -16,6 +16,7 @@ mod change;
 mod create;
 mod past;
 mod saga_moves;
+mod stated;
 #[cfg(test)]
 pub(in crate::domain) mod tests;
 mod transitions;

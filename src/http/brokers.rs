@@ -19,7 +19,6 @@ use crate::domain::access::{Role, actions};
 use crate::domain::broker::{Broker, BrokerMode, BrokerPlan, BrokerState, Placement};
 use crate::domain::ids::{BrokerId, UserId};
 use crate::route;
-use crate::services::StoreError;
 use crate::services::onboarding::{self, NewMemberBroker, OnboardingError};
 use crate::services::provisioning::ProvisioningError;
 use crate::services::team::{NewUser, TeamError};
@@ -288,17 +287,19 @@ impl From<ProvisioningError> for Problem {
                 .detail(detail)
                 .with("broker_id", id),
             ProvisioningError::KeyReused => Self::new(Code::KeyReused),
-            ProvisioningError::NoSuchBroker { .. } => Self::new(Code::NotFound),
+            ProvisioningError::NoSuchBroker { .. } | ProvisioningError::NoSuchShard { .. } => {
+                Self::new(Code::NotFound)
+            }
             ProvisioningError::NoSuchReferrer { .. } => {
                 Self::invalid("referred_by_broker_id", detail)
             }
             ProvisioningError::NoShard | ProvisioningError::NoServer => {
                 Self::new(Code::NoRoom).detail(detail)
             }
-            ProvisioningError::AnotherShard { .. } => Self::new(Code::Conflict).detail(detail),
-            ProvisioningError::Store(StoreError::UnknownServer { .. }) => {
-                Self::invalid("server_name", detail)
-            }
+            ProvisioningError::AnotherShard { .. }
+            | ProvisioningError::Occupied { .. }
+            | ProvisioningError::ShardInUse { .. } => Self::new(Code::Conflict).detail(detail),
+            ProvisioningError::NoSuchServer { .. } => Self::invalid("server_name", detail),
             ProvisioningError::Store(error) => error.into(),
             ProvisioningError::Migration { .. } => {
                 tracing::error!(error = %detail, "a database could not be migrated");

@@ -25,8 +25,8 @@ use super::state::AppState;
 use crate::domain::access::{Action, Permission, Principal, Refusal, Seat};
 use crate::services::auth::TokenError;
 
-/// A caller who may do `A`, and the seat from which it is done: 401 without a valid token, 403
-/// where role or scopes don't do.
+/// A caller who may do `A`, and the seat from which it is done: 401 without a valid token or an
+/// account that still stands where `A` asks for it, 403 where role or scopes don't do.
 #[derive(Clone, Debug)]
 pub struct Allowed<A: Permission> {
     pub principal: Principal,
@@ -44,6 +44,9 @@ impl<A: Permission> FromRequestParts<AppState> for Allowed<A> {
         span.record("sub", principal.sub());
         span.record("broker_id", principal.broker_id());
         principal.authorize(A::ACTION)?;
+        if A::ACTION.asks_standing() && !state.auth.still_stands(&principal).await? {
+            return Err(Problem::new(Code::CallerDisabled));
+        }
         let seat = A::Seat::of(&principal).ok_or_else(|| Problem::new(Code::RoleForbidden))?;
         Ok(Self { principal, seat })
     }

@@ -49,12 +49,14 @@ codes! {
     TokenMissing = "token_missing", UNAUTHORIZED, "An access token is needed";
     TokenInvalid = "token_invalid", UNAUTHORIZED, "The access token is not valid";
     TokenExpired = "token_expired", UNAUTHORIZED, "The access token has expired";
+    CallerDisabled = "caller_disabled", UNAUTHORIZED, "The caller's account is not active any more";
     CredentialsInvalid = "credentials_invalid", UNAUTHORIZED, "The credentials are not valid";
     RoleForbidden = "role_forbidden", FORBIDDEN, "The caller's role may not do this";
     ScopeMissing = "scope_missing", FORBIDDEN, "The token lacks a scope";
     NotFound = "not_found", NOT_FOUND, "There is no such thing";
     MethodNotAllowed = "method_not_allowed", METHOD_NOT_ALLOWED, "This can't be done here";
     Conflict = "conflict", CONFLICT, "The state of things doesn't allow this";
+    TooMuch = "too_much", CONFLICT, "There is too much for one answer";
     Contended = "contended", CONFLICT, "Another request is doing this";
     WrongStatus = "wrong_status", CONFLICT, "The request is in another state";
     AlreadyTaken = "already_taken", CONFLICT, "The broadcast is not open any more";

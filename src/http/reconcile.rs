@@ -16,6 +16,9 @@ use crate::services::reconcile::{INVARIANTS, InvariantReport, ReconcileError};
 /// Findings of each invariant that are shown where the caller doesn't say, and at most.
 const FINDINGS_DEFAULT: usize = 100;
 const FINDINGS_MAX: usize = 1_000;
+/// The largest network that is checked over REST: what is sure to be done within an answer's time.
+const REQUESTS_MAX: u32 = 20_000;
+const BROKERS_MAX: u32 = 500;
 
 pub fn routes() -> Routes {
     Routes::new().with(route!(reconcile))
@@ -39,9 +42,11 @@ struct ReportView {
 
 /// Check the invariants now.
 ///
-/// It reads everything there is, so one runs at a time in a process, and one that doesn't end
-/// within the time that an answer may take is given up with a 504: `settlenet reconcile` on the
-/// command line has all the time it needs.
+/// It reads everything there is, so one runs at a time in a process, and only in a network of at
+/// most 20000 requests and 500 brokers: beyond that the answer is a 409 `too_much` at once, and
+/// `settlenet reconcile` on the command line has all the time it needs. One that doesn't end
+/// within the time that an answer may take all the same (books of very many entries) is given up
+/// with a 504; a single `invariant` takes less.
 #[utoipa::path(get, path = "/v1/admin/reconcile", tag = "admin", operation_id = "reconcile",
     params(ReconcileQuery), responses((status = 200, body = ReportView)))]
 async fn reconcile(
@@ -65,6 +70,12 @@ async fn reconcile(
             .detail("A reconciliation is under way.")
             .retry_after(5)
     })?;
+    if !reconcile.is_within(REQUESTS_MAX, BROKERS_MAX).await? {
+        return Err(Problem::new(Code::TooMuch).detail(format!(
+            "The network has more than {REQUESTS_MAX} requests or {BROKERS_MAX} brokers: \
+             run `settlenet reconcile`."
+        )));
+    }
     // A little less than the whole, so that it is this that answers.
     let bound = state.config.timeout * 9 / 10;
     let run = reconcile.run(query.invariant, &|_| {});

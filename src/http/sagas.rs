@@ -168,7 +168,11 @@ async fn resolve_alert(
     State(state): State<AppState>,
     PathOf(id): PathOf<u64>,
 ) -> Result<Json<ResolvedView>, Problem> {
-    let resolved = state.app.alerts.resolve(id).await? == Resolved::Now;
+    let resolved = match state.app.alerts.resolve(id).await? {
+        Resolved::Now => true,
+        Resolved::Before => false,
+        Resolved::NoSuchAlert => return Err(Problem::new(Code::NotFound)),
+    };
     Ok(Json(ResolvedView { id, resolved }))
 }
 

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::guard::Allowed;
 use super::json::StrictJson;
+use super::params::PathOf;
 use super::problem::Problem;
 use super::routes::Routes;
 use super::state::AppState;
@@ -20,6 +21,7 @@ pub fn routes() -> Routes {
         .with(route!(add_server))
         .with(route!(list_shards))
         .with(route!(create_shard))
+        .with(route!(remove_shard))
 }
 
 #[derive(Serialize, utoipa::ToSchema)]
@@ -49,6 +51,8 @@ struct ShardView {
     capacity: u32,
     /// Whether it takes new ones.
     accepts_new: bool,
+    /// `making`, `open`
+    state: String,
     brokers: u64,
 }
 
@@ -150,6 +154,23 @@ async fn create_shard(
     Ok((StatusCode::CREATED, Json(shard.into())))
 }
 
+/// Remove a shard that holds no book: one that was never finished, or that nobody needs.
+///
+/// Its database stays, for its server's admin to drop.
+#[utoipa::path(delete, path = "/v1/admin/shards/{id}", tag = "admin",
+    operation_id = "admin_shard_remove", params(("id" = u32, Path)),
+    responses((status = 200, body = ShardView)))]
+async fn remove_shard(
+    _me: Allowed<actions::AdminShardRemove>,
+    State(state): State<AppState>,
+    PathOf(id): PathOf<u32>,
+) -> Result<Json<ShardView>, Problem> {
+    let places = state.app.provisioning.clone();
+    let work = async move { places.remove_shard(&id.to_string()).await };
+    let shard = state.lifecycle.detached(work).await??;
+    Ok(Json(shard.into()))
+}
+
 fn check_capacity(capacity: u32) -> Result<(), Problem> {
     if (1..=CAPACITY_MAX).contains(&capacity) {
         Ok(())
@@ -177,6 +198,7 @@ impl From<Shard> for ShardView {
             database_name: shard.database_name,
             capacity: shard.capacity,
             accepts_new: shard.accepts_new,
+            state: shard.state,
             brokers: u64::try_from(shard.brokers).unwrap_or(0),
         }
     }

@@ -19,11 +19,11 @@ use super::params::{PathOf, QueryOf};
 use super::problem::{Code, Problem};
 use super::routes::Routes;
 use super::state::AppState;
-use crate::domain::access::{Role, Scope, actions};
+use crate::domain::access::{Beyond, Role, Scope, actions};
 use crate::domain::canonical::Hash;
 use crate::domain::ids::{BrokerId, ClientId, UserId};
 use crate::route;
-use crate::services::team::{Client, Member, NewClient, NewUser, TeamError};
+use crate::services::team::{By, Client, Member, NewClient, NewUser, TeamError};
 
 pub fn routes() -> Routes {
     Routes::new()
@@ -136,6 +136,9 @@ async fn list_users(
 }
 
 /// Add a person to the team.
+///
+/// They log in with all that their role has, so a token can add only whom it covers: of a role
+/// that may do no more than its own, and all of whose scopes it carries.
 #[utoipa::path(post, path = "/v1/team/users", tag = "team", operation_id = "team_create_user",
     params(("Idempotency-Key" = String, Header, description = "One per intended operation.")),
     request_body = CreateUser, responses((status = 201, body = UserView)))]
@@ -152,7 +155,10 @@ async fn create_user(
         password: body.password,
         role: body.role,
     };
-    let work = async move { team.create_user(me.seat, new, &intention).await };
+    let work = async move {
+        let by = By::Caller(&me.principal);
+        team.create_user(me.seat, new, by, &intention).await
+    };
     let member = state.lifecycle.detached(work).await??;
     Ok((StatusCode::CREATED, Json(member.into())))
 }
@@ -196,6 +202,9 @@ async fn list_clients(
 }
 
 /// Add an API client to the team.
+///
+/// A token hands on no more than it has: neither a role that may do more, nor a scope that it
+/// does not carry.
 #[utoipa::path(post, path = "/v1/team/clients", tag = "team", operation_id = "team_create_client",
     params(("Idempotency-Key" = String, Header, description = "One per intended operation.")),
     request_body = CreateClient, responses((status = 201, body = CreatedClient)))]
@@ -213,7 +222,10 @@ async fn create_client(
         scopes: body.scopes,
         limit_digest: body.limit_digest,
     };
-    let work = async move { team.create_client(me.seat, new, &intention).await };
+    let work = async move {
+        let by = By::Caller(&me.principal);
+        team.create_client(me.seat, new, by, &intention).await
+    };
     let (client, secret) = state.lifecycle.detached(work).await??;
     let created = CreatedClient {
         client: client.into(),
@@ -282,6 +294,9 @@ impl From<TeamError> for Problem {
             TeamError::Name => Self::invalid("name", detail),
             TeamError::PersonAsAgent | TeamError::Role(_) => Self::invalid("role", detail),
             TeamError::Scope { .. } => Self::invalid("scopes", detail),
+            TeamError::Beyond(Beyond::Role { .. }) => Self::new(Code::RoleForbidden).detail(detail),
+            TeamError::Beyond(Beyond::Scope(_)) => Self::new(Code::ScopeMissing).detail(detail),
+            TeamError::Suspended => Self::new(Code::BrokerSuspended).detail(detail),
             TeamError::NotFound => Self::new(Code::NotFound),
             TeamError::Own => Self::new(Code::OwnAccount),
             TeamError::KeyReused => Self::new(Code::KeyReused),

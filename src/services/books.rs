@@ -26,6 +26,7 @@ use crate::domain::money::CurrencyCode;
 use crate::stores::StoreError;
 use crate::stores::book::{self, AccountRow, Closed, Opened};
 use crate::stores::master::idempotency::Intention;
+use crate::stores::master::standing::Standing;
 use crate::stores::router::{BookRead, BookScope, Router};
 
 /// Tries of a write on a book that is busy or moving, and the first pause between two; each
@@ -41,6 +42,9 @@ pub enum BooksError {
         field: &'static str,
         rule: &'static str,
     },
+    /// A suspended broker starts nothing new.
+    #[error("a suspended broker opens no accounts")]
+    Suspended,
     #[error("no such account")]
     NoSuchAccount,
     /// The house's accounts stay open.
@@ -110,6 +114,9 @@ impl BooksService {
             let field = "owner_ref";
             return Err(BooksError::Invalid { field, rule });
         }
+        if self.router.standing(broker).await? == Some(Standing::Suspended) {
+            return Err(BooksError::Suspended);
+        }
         let owner = AccountRef {
             broker,
             owner_kind: new.owner_kind,
@@ -164,6 +171,13 @@ impl BooksService {
         after: Option<(DateTime<Utc>, AccountId)>,
         limit: u32,
     ) -> Result<Vec<AccountRow>, BooksError> {
+        // A database would take it for equal to one without the spaces at its end.
+        if owner_ref
+            .as_deref()
+            .is_some_and(|name| !AccountRef::is_owner_ref(name))
+        {
+            return Ok(Vec::new());
+        }
         self.read(broker, move |read| {
             book::accounts_newest(read, owner_ref.clone(), after, limit).boxed()
         })

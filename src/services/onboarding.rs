@@ -3,7 +3,7 @@
 use chrono::{DateTime, Utc};
 
 use super::provisioning::{Provisioning, ProvisioningError};
-use super::team::{Member, NewUser, TeamError, TeamService};
+use super::team::{By, Member, NewUser, TeamError, TeamService};
 use crate::domain::access::TeamSeat;
 use crate::domain::broker::{Broker, BrokerPlan};
 use crate::domain::canonical::Hash;
@@ -61,7 +61,7 @@ pub async fn create_broker(
             let seat = TeamSeat {
                 broker_id: Some(broker.id),
             };
-            Some(team.create_user(seat, user, &of_user).await?)
+            Some(team.create_user(seat, user, By::Operator, &of_user).await?)
         }
     };
     Ok((broker, member))

@@ -3,10 +3,15 @@
 //!
 //! | step | of a broker | of a shard |
 //! |---|---|---|
-//! | 1 | row `provisioning`, with its place, in one transaction | row that takes no brokers |
+//! | 1 | row `provisioning`, with its place, in one transaction | row `making`, that takes no brokers |
 //! | 2 | its own database made and migrated (FULL) | database made and migrated |
-//! | 3 | an empty book with an open fence | opened to brokers |
-//! | 4 | `active` | its number written in it: done |
+//! | 3 | an empty book with an open fence | its number written in it |
+//! | 4 | `active` | `open`, and open to brokers |
+//!
+//! A database is made by its name, and something may have that name already. So it is looked at
+//! before anything is done: it is taken where it is empty, or where all that it holds is what an
+//! earlier try of the same has left. What is still being made is left out of `migrate` and
+//! `reconcile`: the same call again finishes it, and a shard that never will be is removed.
 
 use std::sync::Arc;
 
@@ -20,7 +25,9 @@ use crate::stores::book;
 use crate::stores::master::brokers::{self, NewBroker};
 use crate::stores::master::idempotency::{self, Intention, Known};
 use crate::stores::master::{self, placement};
-use crate::stores::migrate::{Kind, MigrationError, check_name, migrate};
+use crate::stores::migrate::{
+    Kind, MigrationError, Survey, check_name, forget_number, is_system, migrate, survey,
+};
 use crate::stores::pool::Pool;
 use crate::stores::router::{DatabaseKey, Router};
 
@@ -52,6 +59,19 @@ pub enum ProvisioningError {
     NoShard,
     #[error("no server with room takes new databases")]
     NoServer,
+    #[error("the configuration has no server {server} (servers.{server}.url)")]
+    NoSuchServer { server: String },
+    /// It is somebody else's, or may be.
+    #[error("the database {database} on {server} can't be taken: {why}")]
+    Occupied {
+        server: String,
+        database: String,
+        why: String,
+    },
+    #[error("no shard {name}")]
+    NoSuchShard { name: String },
+    #[error("shard {id} holds the books of brokers: {brokers}")]
+    ShardInUse { id: u32, brokers: i64 },
     /// The database is another shard's, or the connection string points elsewhere.
     #[error("database {database} on {server} says that it is shard {found}, not {expected}")]
     AnotherShard {
@@ -97,7 +117,7 @@ impl Provisioning {
     /// says nothing, and is at first yes.
     ///
     /// # Errors
-    /// [`StoreError::UnknownServer`] for one that the configuration lacks; the master's.
+    /// [`ProvisioningError::NoSuchServer`] for one that the configuration lacks; the master's.
     pub async fn register_server(
         &self,
         name: &str,
@@ -105,7 +125,7 @@ impl Provisioning {
         accepts_new: Option<bool>,
         now: DateTime<Utc>,
     ) -> Result<Server, ProvisioningError> {
-        self.router.server_url(name)?;
+        self.configured(name)?;
         Ok(placement::put_server(&self.master, name, capacity, accepts_new, now).await?)
     }
 
@@ -134,6 +154,28 @@ impl Provisioning {
         check_name(database).map_err(|_| ProvisioningError::InvalidDatabase)?;
         let (this, key) = (self.clone(), key(server, database));
         whole(async move { this.make_shard(&key, capacity, accepts_new, now).await }).await
+    }
+
+    /// Strikes a shard that holds no book off the registry: one that was never finished, or that
+    /// nobody needs. Its database stays for its server's admin to drop, without its number, so
+    /// that it may become a shard again. `name` is its number, or `SERVER/DATABASE`.
+    ///
+    /// # Errors
+    /// [`ProvisioningError::NoSuchShard`], [`ProvisioningError::ShardInUse`]; a finished shard
+    /// whose server is away.
+    pub async fn remove_shard(&self, name: &str) -> Result<Shard, ProvisioningError> {
+        let found = match (name.parse(), name.split_once('/')) {
+            (Ok(id), _) => placement::shard(&self.master, id).await?,
+            (Err(_), Some((server, database))) => {
+                placement::shard_in(&self.master, server, database).await?
+            }
+            (Err(_), None) => None,
+        };
+        let shard = found.ok_or_else(|| ProvisioningError::NoSuchShard {
+            name: name.to_owned(),
+        })?;
+        let this = self.clone();
+        whole(async move { this.strike(shard).await }).await
     }
 
     /// All shards, by number.
@@ -334,6 +376,10 @@ impl Provisioning {
             None => return Err(StoreError::NoBook { broker: id }.into()),
             Some(Placement::Own { server, database }) => {
                 let key = key(server, database);
+                let there = self.survey(&key, Some(id)).await?;
+                if there.is_shard {
+                    return Err(occupied(&key, "it is a shard"));
+                }
                 self.migrate(&key, Kind::Tenant).await?;
                 key
             }
@@ -362,45 +408,165 @@ impl Provisioning {
         accepts_new: Option<bool>,
         now: DateTime<Utc>,
     ) -> Result<Shard, ProvisioningError> {
-        self.router.server_url(&key.server)?;
+        self.configured(&key.server)?;
+        let registered = placement::shard_in(&self.master, &key.server, &key.database).await?;
+        let numbered = self.check_shard_place(key, registered.as_ref()).await?;
         let mut shard =
             placement::put_shard(&self.master, &key.server, &key.database, capacity, now).await?;
+        let finished = numbered && shard.state == "open";
         self.migrate(key, Kind::Shared).await?;
         let expected = shard.shard_id;
-        let finished = match book::shard_number(&self.router, key).await? {
-            Some(found) if found == expected => true,
-            Some(found) => {
-                return Err(ProvisioningError::AnotherShard {
-                    server: key.server.clone(),
-                    database: key.database.clone(),
-                    expected,
-                    found,
-                });
-            }
-            None => false,
-        };
+        book::set_shard_number(&self.router, key, expected, now).await?;
+        // Of two that make one database two shards, one was first.
+        match book::shard_number(&self.router, key).await? {
+            Some(found) if found != expected => return Err(another(key, expected, found)),
+            Some(_) | None => {}
+        }
+        placement::set_shard_made(&self.master, expected).await?;
+        "open".clone_into(&mut shard.state);
         // Once it is finished, whether it takes brokers is its admin's to say.
-        let open = accepts_new.or((!finished).then_some(true));
-        if let Some(open) = open {
+        if let Some(open) = accepts_new.or((!finished).then_some(true)) {
             placement::set_shard_open(&self.master, expected, open).await?;
             shard.accepts_new = open;
-        }
-        if !finished {
-            // Last: its number in it says that the shard is finished.
-            book::set_shard_number(&self.router, key, expected, now).await?;
         }
         Ok(shard)
     }
 
+    /// Whether a database may become a shard, or go on being the one that is registered. Gives
+    /// whether it has that one's number already.
+    async fn check_shard_place(
+        &self,
+        key: &DatabaseKey,
+        registered: Option<&Shard>,
+    ) -> Result<bool, ProvisioningError> {
+        let own = placement::own_name(&self.master).await?;
+        if key.database.eq_ignore_ascii_case(&own) {
+            return Err(occupied(key, "that is the name of the master's"));
+        }
+        if is_system(&key.database) {
+            return Err(occupied(key, "the server keeps that name for itself"));
+        }
+        if let Some(id) = placement::owner_of(&self.master, &key.server, &key.database).await? {
+            return Err(occupied(key, format!("it is broker {id}'s own")));
+        }
+        let there = self.survey(key, None).await?;
+        match (there.shard, registered) {
+            (Some(found), Some(shard)) if found != shard.shard_id => {
+                return Err(another(key, shard.shard_id, found));
+            }
+            (Some(found), None) => {
+                return Err(occupied(key, format!("it says that it is shard {found}")));
+            }
+            (Some(_), Some(_)) | (None, _) => {}
+        }
+        match there.book_of {
+            Some(id) if there.shard.is_none() => {
+                Err(occupied(key, format!("it holds the book of broker {id}")))
+            }
+            Some(_) | None => Ok(there.shard.is_some()),
+        }
+    }
+
+    /// What is in a database, where all of it may be ours.
+    async fn survey(
+        &self,
+        key: &DatabaseKey,
+        broker: Option<BrokerId>,
+    ) -> Result<Survey, ProvisioningError> {
+        let url = self.url(key)?;
+        let there = survey(&url, broker).await;
+        let there = there.map_err(|source| not_migrated(key, source))?;
+        if let Some(table) = &there.stranger {
+            return Err(occupied(
+                key,
+                format!("it has a table {table}, which is none of ours"),
+            ));
+        }
+        match (broker, there.book_of) {
+            (Some(_), Some(id)) => Err(occupied(key, format!("it holds the book of broker {id}"))),
+            _ => Ok(there),
+        }
+    }
+
+    async fn strike(&self, shard: Shard) -> Result<Shard, ProvisioningError> {
+        let (id, brokers) = (shard.shard_id, shard.brokers);
+        let key = key(&shard.server_name, &shard.database_name);
+        let making = shard.state != "open";
+        if brokers > 0 {
+            return Err(ProvisioningError::ShardInUse { id, brokers });
+        }
+        // No more brokers from here on, whatever comes of the rest.
+        placement::set_shard_open(&self.master, id, false).await?;
+        match self.survey(&key, None).await {
+            // What is left of books that have moved away is still needed there.
+            Ok(Survey {
+                shard: Some(found),
+                book_of: Some(_),
+                ..
+            }) if found == id => return Err(ProvisioningError::ShardInUse { id, brokers: 0 }),
+            Ok(Survey {
+                shard: Some(found), ..
+            }) if found == id => {
+                let forgot = forget_number(&self.url(&key)?, id).await;
+                forgot.map_err(|source| not_migrated(&key, source))?;
+            }
+            // It is not this shard, so there is nothing of it there.
+            Ok(_) | Err(ProvisioningError::Occupied { .. }) => {}
+            Err(_) if making => {}
+            Err(error) => return Err(error),
+        }
+        let mut tx = master::begin(&self.master).await?;
+        if !placement::remove_shard(&mut tx, id).await? {
+            return Err(ProvisioningError::ShardInUse { id, brokers: 1 });
+        }
+        master::commit(tx).await?;
+        Ok(shard)
+    }
+
+    fn configured(&self, server: &str) -> Result<(), ProvisioningError> {
+        match self.router.server_url(server) {
+            Ok(_) => Ok(()),
+            Err(StoreError::UnknownServer { server }) => {
+                Err(ProvisioningError::NoSuchServer { server })
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn url(&self, key: &DatabaseKey) -> Result<SecretUrl, ProvisioningError> {
+        let server = SecretUrl::new(self.router.server_url(&key.server)?);
+        Ok(server.with_database(&key.database))
+    }
+
     async fn migrate(&self, key: &DatabaseKey, kind: Kind) -> Result<(), ProvisioningError> {
-        let url = SecretUrl::new(self.router.server_url(&key.server)?);
-        let applied = migrate(&url.with_database(&key.database), kind).await;
+        let applied = migrate(&self.url(key)?, kind).await;
         applied
             .map(drop)
-            .map_err(|source| ProvisioningError::Migration {
-                database: format!("{}/{}", key.server, key.database),
-                source,
-            })
+            .map_err(|source| not_migrated(key, source))
+    }
+}
+
+fn not_migrated(key: &DatabaseKey, source: MigrationError) -> ProvisioningError {
+    ProvisioningError::Migration {
+        database: format!("{}/{}", key.server, key.database),
+        source,
+    }
+}
+
+fn occupied(key: &DatabaseKey, why: impl Into<String>) -> ProvisioningError {
+    ProvisioningError::Occupied {
+        server: key.server.clone(),
+        database: key.database.clone(),
+        why: why.into(),
+    }
+}
+
+fn another(key: &DatabaseKey, expected: u32, found: u32) -> ProvisioningError {
+    ProvisioningError::AnotherShard {
+        server: key.server.clone(),
+        database: key.database.clone(),
+        expected,
+        found,
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! | invariant | checks |
 //! |---|---|
-//! | 1 | a completed request has exactly the effects of its terms, once; any other has none that count |
+//! | 1 | a completed request has exactly the effects of its terms, once; any other has none that count; its row is what its events say; nothing stands without its request |
 //! | 2 | every chain verifies from genesis to head; balances are their entries; reservations are the open promises |
 //! | 3 | claims less debts of active obligations are the broker's position in the ledger, sagas in flight counted in |
 //! | 7 | no database holds a row of a book that is not placed there |
@@ -11,9 +11,11 @@
 //! whatever seems wrong is looked at again; only what stays wrong is a break.
 
 mod books;
+mod evidence;
 mod isolation;
 mod positions;
 mod requests;
+mod strays;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,6 +26,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use super::saga::Systems;
 use crate::stores::StoreError;
 use crate::stores::ledger::LedgerError;
+use crate::stores::master::audit;
 use crate::stores::master::currencies::CurrencyRegistry;
 
 /// The invariants that are checked here, by their numbers.
@@ -32,8 +35,14 @@ pub const INVARIANTS: [u8; 4] = [1, 2, 3, 7];
 /// Findings that are kept of one invariant; beyond them they are only counted.
 pub const FINDINGS_MAX: usize = 1_000;
 
-/// Rows that are read at once.
+/// Brokers and accounts that are read at once.
 const PAGE: u32 = 200;
+/// Requests that are looked at together: what is held in memory is theirs.
+const REQUESTS_PAGE: u32 = 500;
+/// Entries whose origins are looked for together.
+const ENTRIES_PAGE: u32 = 1_000;
+/// Books that are read at the same time.
+const BOOKS_AT_ONCE: usize = 8;
 /// Looks at what seems wrong, before it is a break, and the pause between two.
 const LOOKS: u32 = 4;
 const BETWEEN_LOOKS: Duration = Duration::from_millis(100);
@@ -126,6 +135,15 @@ impl Reconcile {
         Ok(Report { invariants })
     }
 
+    /// Whether the network has at most so many requests and brokers: for callers that have not all
+    /// the time that it may take.
+    ///
+    /// # Errors
+    /// The master's.
+    pub async fn is_within(&self, requests: u32, brokers: u32) -> Result<bool, ReconcileError> {
+        Ok(audit::is_within(&self.systems.master, requests, brokers).await?)
+    }
+
     /// The one turn that this process has, for callers that must not run beside each other;
     /// `None` while somebody has it.
     #[must_use]
@@ -162,6 +180,18 @@ impl InvariantReport {
         if self.breaks.len() < FINDINGS_MAX {
             self.breaks.push(finding);
         }
+    }
+
+    /// Takes what was found of a part.
+    fn absorb(&mut self, part: Self) {
+        let room = |kept: usize| FINDINGS_MAX - kept.min(FINDINGS_MAX);
+        let breaks = part.breaks.into_iter().take(room(self.breaks.len()));
+        self.breaks.extend(breaks);
+        self.breaks_count += part.breaks_count;
+        let unchecked = part.unchecked.into_iter();
+        self.unchecked
+            .extend(unchecked.take(room(self.unchecked.len())));
+        self.unchecked_count += part.unchecked_count;
     }
 
     fn unchecked(&mut self, finding: Finding) {

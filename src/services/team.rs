@@ -7,7 +7,10 @@ use secrecy::SecretString;
 
 use super::auth::password::{HashError, Passwords};
 use super::auth::{hash_of, secret};
-use crate::domain::access::{PrincipalError, Role, Scope, TeamSeat, check_role, scopes_of};
+use crate::domain::access::{
+    Beyond, LOGIN_MAX, Principal, PrincipalError, Role, Scope, TeamSeat, check_role, login,
+    scopes_of,
+};
 use crate::domain::canonical::Hash;
 use crate::domain::ids::{BrokerId, ClientId, UserId};
 use crate::domain::text;
@@ -16,6 +19,7 @@ use crate::stores::StoreError;
 use crate::stores::master::access::refresh::{self, RevokedBy};
 use crate::stores::master::access::{After, LoginState, api_client, user};
 use crate::stores::master::idempotency::{self, Intention, Known};
+use crate::stores::master::standing::{self, Standing};
 use crate::stores::master::{self, MasterTx};
 use crate::stores::pool::Pool;
 
@@ -23,7 +27,6 @@ use crate::stores::pool::Pool;
 pub const PASSWORD_MIN: usize = 12;
 /// Longest password, in bytes.
 pub const PASSWORD_MAX: usize = 256;
-pub const LOGIN_MAX: usize = 120;
 pub const CLIENT_NAME_MAX: usize = 120;
 
 /// A person as others may see them.
@@ -68,6 +71,15 @@ pub struct NewClient {
     pub limit_digest: Option<Hash>,
 }
 
+/// On whose word a member is added.
+#[derive(Clone, Copy, Debug)]
+pub enum By<'a> {
+    /// The operator's: from the command line, or as a part of making a broker.
+    Operator,
+    /// A caller's, who hands on no more than its token has.
+    Caller(&'a Principal),
+}
+
 /// Why a team stays as it is.
 #[derive(Debug, thiserror::Error)]
 pub enum TeamError {
@@ -87,6 +99,12 @@ pub enum TeamError {
     Role(PrincipalError),
     #[error("the role {role} doesn't have the scope {scope}")]
     Scope { role: Role, scope: Scope },
+    /// More than the caller has itself.
+    #[error(transparent)]
+    Beyond(Beyond),
+    /// A suspended broker starts nothing new.
+    #[error("a suspended broker adds nobody")]
+    Suspended,
     #[error("there is no such member in the team")]
     NotFound,
     #[error("nobody disables their own account")]
@@ -135,19 +153,24 @@ impl TeamService {
     /// Adds a person. A repeat of the same intention answers with the same person.
     ///
     /// # Errors
-    /// What is wrong with the login, password or role; [`TeamError::LoginTaken`].
+    /// What is wrong with the login, password or role; [`TeamError::LoginTaken`]; what the
+    /// caller may not hand on.
     pub async fn create_user(
         &self,
         team: TeamSeat,
         new: NewUser,
+        by: By<'_>,
         intention: &Intention,
     ) -> Result<Member, TeamError> {
-        let login = check_login(&new.login)?;
+        let login = login(&new.login).ok_or(TeamError::Login)?;
         check_password(&new.password)?;
         if matches!(new.role, Role::Agent) {
             return Err(TeamError::PersonAsAgent);
         }
         check_role(new.role, team.broker_id, None).map_err(TeamError::Role)?;
+        // A person logs in with all that their role has.
+        self.may_add(by, team, new.role, &scopes_of(new.role))
+            .await?;
         let password_hash = self.passwords.hash(new.password).await?;
         let now = self.clock.now();
         let user_id = UserId::derive(&[&intention.client, &intention.key]);
@@ -177,7 +200,7 @@ impl TeamService {
     /// # Errors
     /// As there.
     pub async fn check_new(&self, new: &NewUser, intention: &Intention) -> Result<(), TeamError> {
-        let login = check_login(&new.login)?;
+        let login = login(&new.login).ok_or(TeamError::Login)?;
         check_password(&new.password)?;
         let user_id = UserId::derive(&[&intention.client, &intention.key]);
         match user::by_login(&self.pool, &login).await? {
@@ -236,6 +259,7 @@ impl TeamService {
         &self,
         team: TeamSeat,
         new: NewClient,
+        by: By<'_>,
         intention: &Intention,
     ) -> Result<(Client, Option<SecretString>), TeamError> {
         let name = check_name(&new.name)?;
@@ -246,6 +270,7 @@ impl TeamService {
             let (role, scope) = (new.role, *scope);
             return Err(TeamError::Scope { role, scope });
         }
+        self.may_add(by, team, new.role, &scopes).await?;
         let client_secret = secret::random_token("sns_").map_err(|_| TeamError::Randomness)?;
         let now = self.clock.now();
         let client_id = ClientId::derive(&[&intention.client, &intention.key]);
@@ -310,6 +335,28 @@ impl TeamService {
         Ok(shown_client(row))
     }
 
+    /// Whether a member may be added to a team, with a role and scopes.
+    async fn may_add(
+        &self,
+        by: By<'_>,
+        team: TeamSeat,
+        role: Role,
+        scopes: &BTreeSet<Scope>,
+    ) -> Result<(), TeamError> {
+        let By::Caller(principal) = by else {
+            return Ok(());
+        };
+        principal.hand_on(role, scopes).map_err(TeamError::Beyond)?;
+        match team.broker_id {
+            Some(broker)
+                if standing::of(&self.pool, broker).await? == Some(Standing::Suspended) =>
+            {
+                Err(TeamError::Suspended)
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+
     /// Takes the intention's key for `subject`, in a transaction for the caller to go on in;
     /// none where the same intention has made it before.
     async fn claim(
@@ -338,20 +385,6 @@ fn taken(error: StoreError) -> TeamError {
         TeamError::LoginTaken
     } else {
         TeamError::Store(error)
-    }
-}
-
-/// Logins are compared in lower case, whoever writes them.
-fn check_login(login: &str) -> Result<String, TeamError> {
-    let login = login.to_ascii_lowercase();
-    let fits = (3..=LOGIN_MAX).contains(&login.len());
-    let plain = login
-        .bytes()
-        .all(|byte| byte.is_ascii_alphanumeric() || b"._@+-".contains(&byte));
-    if fits && plain {
-        Ok(login)
-    } else {
-        Err(TeamError::Login)
     }
 }
 

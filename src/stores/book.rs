@@ -13,8 +13,8 @@ pub use append::{Once, append, append_once};
 pub use census::Census;
 pub(crate) use census::census;
 pub use read::{
-    AccountRow, ReservationRow, account, accounts, accounts_newest, entries_after, entries_of,
-    head, reservations_held, step_outcomes, transactions,
+    AccountRow, Origin, ReservationRow, account, accounts, accounts_newest, entries_after,
+    entries_of, head, origins, outcomes_of, reservations_held, step_outcomes, transactions,
 };
 pub use rows::StoredEntry;
 pub(crate) use shard::{set_shard_number, shard_number};

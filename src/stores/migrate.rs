@@ -2,6 +2,10 @@
 //! master's registry names. Running it again goes on where it stopped; two processes at once
 //! take turns.
 
+mod survey;
+
+pub use survey::{Survey, forget_number, is_system, survey};
+
 use std::time::Duration;
 
 use sqlx::migrate::{MigrateError, Migrator};
@@ -62,17 +66,19 @@ pub enum MigrationError {
     Migrate(#[from] MigrateError),
 }
 
-/// All databases that the master's registry names, each once.
+/// All databases that the master's registry names and that are whole, each once: one that is
+/// being made is migrated by its making.
 ///
 /// # Errors
 /// When the master can't be reached or read.
 pub async fn registered(master: &SecretUrl) -> Result<Vec<Database>, MigrationError> {
     let mut connection = connect(master.expose()).await?;
     let rows: Vec<(bool, String, String)> = sqlx::query_as(
-        "SELECT TRUE, server_name, database_name FROM shared_shard \
+        "SELECT TRUE, server_name, database_name FROM shared_shard WHERE state = 'open' \
          UNION \
          SELECT FALSE, server_name, database_name FROM broker \
-         WHERE broker_mode = 'FULL' AND server_name IS NOT NULL AND database_name IS NOT NULL",
+         WHERE broker_mode = 'FULL' AND state <> 'provisioning' \
+           AND server_name IS NOT NULL AND database_name IS NOT NULL",
     )
     .fetch_all(&mut connection)
     .await?;

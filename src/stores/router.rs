@@ -17,6 +17,7 @@ use std::sync::{PoisonError, RwLock};
 
 use super::StoreError;
 use super::error::corrupt;
+use super::master::standing::{self, Standing};
 use crate::domain::ids::BrokerId;
 use crate::stores::pool::Pool;
 
@@ -103,6 +104,14 @@ impl Router {
     /// Whether a server of the configuration answers, whatever databases it has.
     pub async fn answers(&self, server: &str) -> bool {
         self.pools.answers(server).await
+    }
+
+    /// How a broker stands in the network; `None` for a number that no broker has.
+    ///
+    /// # Errors
+    /// The master's.
+    pub async fn standing(&self, broker: BrokerId) -> Result<Option<Standing>, StoreError> {
+        standing::of(&self.master, broker).await
     }
 
     fn remembered(&self, broker: BrokerId) -> Option<Route> {

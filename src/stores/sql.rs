@@ -50,6 +50,12 @@ pub(super) fn padded(count: usize) -> usize {
     count.next_power_of_two()
 }
 
+/// The values of such a list.
+pub(super) fn list_of<T>(values: &[T]) -> impl Iterator<Item = &T> {
+    let last = values.last().into_iter().cycle();
+    values.iter().chain(last).take(padded(values.len()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -61,5 +67,9 @@ mod tests {
         assert_eq!(chunks(100).collect::<Vec<_>>(), [64, 32, 4]);
         assert_eq!(chunks(0).count(), 0);
         assert_eq!(padded(5), 8);
+        assert_eq!(
+            list_of(&[1, 2, 3]).copied().collect::<Vec<_>>(),
+            [1, 2, 3, 3]
+        );
     }
 }

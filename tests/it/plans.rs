@@ -1,7 +1,9 @@
 //! What the workers ask again and again reads an index, however much history there is.
 
 use chrono::Utc;
-use settlenet::stores::master::{feed, requests, sagas};
+use settlenet::domain::ids::ObligationId;
+use settlenet::domain::obligation::ObligationStatus;
+use settlenet::stores::master::{feed, obligations, requests, sagas};
 use settlenet::stores::migrate::{Kind, migrate};
 use sqlx::mysql::MySqlRow;
 use sqlx::{AssertSqlSafe, MySqlPool, Row};
@@ -89,5 +91,52 @@ async fn due_work_is_found_by_an_index() {
                 "{table}: {rows} rows are read"
             );
         }
+    }
+}
+
+/// A page of a broker's obligations reads a page, not all that it ever had.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_page_of_obligations_is_read_by_an_index() {
+    let databases = Databases::new().await;
+    migrate(databases.master_url(), Kind::Master).await.unwrap();
+    let pool = MySqlPool::connect(databases.master_url().expose())
+        .await
+        .unwrap();
+    let fill = format!(
+        "INSERT INTO obligation (obligation_id, saga_id, subject, debtor_broker_id,
+             creditor_broker_id, currency_code, amount, remaining_amount, status, created_at)
+         SELECT seq, UNHEX(LPAD(HEX(seq), 32, '0')), 'NR-000000000001', 1 + seq % 10, 1 + (seq + 1) % 10,
+             'USD', 1, 1, 'active', NOW(6) + INTERVAL seq SECOND FROM seq_1_to_{HISTORY}"
+    );
+    for sql in [fill.as_str(), "ANALYZE TABLE obligation"] {
+        sqlx::raw_sql(AssertSqlSafe(sql))
+            .execute(&pool)
+            .await
+            .unwrap();
+    }
+    let middle = Utc::now() + chrono::Duration::seconds(i64::from(HISTORY) / 2);
+    let after = Some((middle, ObligationId::from_bits(9)));
+    for (status, after) in [
+        (None, None),
+        (None, after),
+        (Some(ObligationStatus::Active), after),
+    ] {
+        let mut query = obligations::newest("EXPLAIN ", 1, status, after, 51);
+        let rows: Vec<MySqlRow> = query.build().fetch_all(&pool).await.unwrap();
+        let keys: Vec<Option<String>> = rows
+            .iter()
+            .filter(|row| row.get::<Option<String>, _>("table").as_deref() == Some("obligation"))
+            .map(|row| {
+                // The merge of the two pages is sorted; neither page is.
+                let extra: Option<String> = row.get("Extra");
+                assert!(
+                    !extra.unwrap_or_default().contains("filesort"),
+                    "{status:?} {after:?}"
+                );
+                row.get("key")
+            })
+            .collect();
+        let expected = ["debtor", "creditor"].map(|side| Some(format!("obligation_{side}_newest")));
+        assert_eq!(keys, expected, "{status:?} {after:?}");
     }
 }

@@ -98,7 +98,10 @@ async fn a_full_broker_gets_a_database_of_its_own() {
         .provisioning
         .register_server("c", 1, None, start())
         .await;
-    assert!(matches!(unknown, Err(ProvisioningError::Store(_))));
+    assert!(matches!(
+        unknown,
+        Err(ProvisioningError::NoSuchServer { .. })
+    ));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -236,6 +239,159 @@ async fn a_shard_is_made_once_and_stays_as_its_admin_left_it() {
         another,
         Err(ProvisioningError::AnotherShard { expected: 77, .. })
     ));
+}
+
+/// A database of that name may be there, and be somebody's: nothing is done to it, and nothing
+/// is left of the try that would hold up others.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_somebody_elses_never_becomes_a_shard() {
+    let bare = Bare::new().await;
+    bare.provisioning
+        .register_server("a", 9, None, start())
+        .await
+        .unwrap();
+    let alpha = bare.create("Alpha", BrokerPlan::Pro).await.unwrap();
+    let Some(Placement::Own { database: own, .. }) = alpha.placement else {
+        panic!("FULL");
+    };
+    let prefix = &bare.databases.prefix;
+    let (strange, other) = (format!("{prefix}strange"), format!("{prefix}other"));
+    let server = MySqlPool::connect(bare.databases.url("a", "").expose())
+        .await
+        .unwrap();
+    let run = async |sql: String| {
+        let done = sqlx::query(sqlx::AssertSqlSafe(sql.clone()));
+        done.execute(&server).await.expect(&sql);
+    };
+    run(format!("CREATE DATABASE `{strange}`")).await;
+    run(format!("CREATE TABLE `{strange}`.account (id INT)")).await;
+    // A shard of another network, by its number.
+    let url = bare.databases.url("a", &other);
+    migrate::migrate(&url, Kind::Shared).await.unwrap();
+    run(format!(
+        "INSERT INTO `{other}`.shard_meta (only_row, shard_id, created_at) VALUES (1, 7, NOW(6))"
+    ))
+    .await;
+    let master = bare.databases.master_url().database().unwrap().to_owned();
+    let names = [
+        master.as_str(),
+        "mysql",
+        "MySQL",
+        "sys",
+        "information_schema",
+        "performance_schema",
+        &own,
+        &strange,
+        &other,
+    ];
+    for name in names {
+        let refused = bare
+            .provisioning
+            .create_shard("a", name, 5, None, start())
+            .await;
+        assert!(
+            matches!(refused, Err(ProvisioningError::Occupied { .. })),
+            "{name}: {refused:?}"
+        );
+    }
+    let nowhere = bare
+        .provisioning
+        .create_shard("zz", &strange, 5, None, start())
+        .await;
+    let text = nowhere.unwrap_err().to_string();
+    assert!(
+        text.contains("the configuration has no server zz"),
+        "{text}"
+    );
+    assert_eq!(bare.provisioning.shards().await.unwrap(), []);
+    let tables: Vec<String> = sqlx::query_scalar(
+        "SELECT CAST(table_name AS CHAR) FROM information_schema.tables WHERE table_schema = ?",
+    )
+    .bind(&strange)
+    .fetch_all(&server)
+    .await
+    .unwrap();
+    assert_eq!(tables, ["account"], "nothing was done to it");
+    assert_eq!(
+        migrate::registered(bare.databases.master_url())
+            .await
+            .unwrap()
+            .len(),
+        1
+    );
+
+    // A FULL broker's database has a name that we make, and may be there all the same.
+    let next = format!("{prefix}tenant_{}", alpha.id + 1);
+    run(format!("CREATE DATABASE `{next}`")).await;
+    run(format!("CREATE TABLE `{next}`.theirs (id INT)")).await;
+    let refused = bare.create("Beta", BrokerPlan::Pro).await;
+    let text = refused.unwrap_err().to_string();
+    assert!(text.contains("theirs, which is none of ours"), "{text}");
+    let registered = migrate::registered(bare.databases.master_url()).await;
+    assert_eq!(
+        registered.unwrap().len(),
+        1,
+        "what is unfinished holds up no migration"
+    );
+    run(format!("DROP TABLE `{next}`.theirs")).await;
+    let beta = bare.provisioning.finish_broker(alpha.id + 1, start()).await;
+    assert_eq!(beta.unwrap().state, BrokerState::Active);
+    run(format!("DROP DATABASE `{strange}`")).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_shard_without_books_is_removed_and_may_be_made_again() {
+    let bare = Bare::new().await;
+    let places = &bare.provisioning;
+    let number = bare.shard("s1", 5).await;
+    let broker = bare.create("A", BrokerPlan::Starter).await.unwrap();
+    let used = places.remove_shard(&number.to_string()).await;
+    assert!(matches!(used, Err(ProvisioningError::ShardInUse { .. })));
+    let none = places.remove_shard("a/nothing").await;
+    assert!(matches!(none, Err(ProvisioningError::NoSuchShard { .. })));
+    assert!(bare.has_book(&broker).await);
+
+    bare.shard("s2", 5).await;
+    let database = format!("{}s2", bare.databases.prefix);
+    places.remove_shard(&format!("a/{database}")).await.unwrap();
+    assert_eq!(places.shards().await.unwrap().len(), 1);
+    let again = bare.shard("s2", 5).await;
+
+    // As after a death while it was being made: its database has no number yet, or isn't there.
+    for undo in [
+        "DELETE FROM shard_meta",
+        "DROP TABLE shard_meta",
+        "DROP DATABASE",
+    ] {
+        sqlx::query(
+            "UPDATE shared_shard SET state = 'making', accepts_new = FALSE WHERE shard_id = ?",
+        )
+        .bind(again)
+        .execute(&bare.master)
+        .await
+        .unwrap();
+        let url = bare.databases.url("a", &database);
+        let pool = MySqlPool::connect(url.expose()).await.unwrap();
+        let sql = match undo {
+            "DROP DATABASE" => format!("{undo} `{database}`"),
+            "DROP TABLE shard_meta" => format!("{undo}, _sqlx_migrations_shared"),
+            _ => undo.to_owned(),
+        };
+        let done = sqlx::query(sqlx::AssertSqlSafe(sql)).execute(&pool).await;
+        done.unwrap();
+        let registered = migrate::registered(bare.databases.master_url()).await;
+        assert_eq!(registered.unwrap().len(), 1, "it holds up no migration");
+        assert_eq!(bare.shard("s2", 5).await, again, "{undo}");
+        let shards = places.shards().await.unwrap();
+        assert!(shards[1].accepts_new && shards[1].state == "open");
+    }
+    // One that points at what never was a shard goes too.
+    sqlx::query("UPDATE shared_shard SET database_name = 'mysql' WHERE shard_id = ?")
+        .bind(again)
+        .execute(&bare.master)
+        .await
+        .unwrap();
+    places.remove_shard(&again.to_string()).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]

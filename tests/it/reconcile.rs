@@ -272,9 +272,10 @@ async fn a_missing_or_doubled_effect_is_found() {
     };
     run(&master, claim("cancelled", "completed")).await;
     let found = only_breaks(&world, 1).await;
-    assert_eq!(found.len(), 1);
+    assert_eq!(found.len(), 2);
+    assert!(found[0].contains("its status is not what"), "{found:?}");
     assert!(
-        found[0].contains("no event says by which saga"),
+        found[1].contains("no event says by which saga"),
         "{found:?}"
     );
     run(
@@ -313,6 +314,152 @@ async fn a_missing_or_doubled_effect_is_found() {
             .count()
             > 1
     );
+}
+
+/// The breaks of invariant 1 alone.
+async fn of_requests(world: &World) -> Vec<String> {
+    let report = reconcile(world).run(Some(1), &|_| {}).await.unwrap();
+    let found = report.invariants[0].breaks.iter();
+    found
+        .map(|finding| format!("{}: {}", finding.subject, finding.what))
+        .collect()
+}
+
+/// Rows that are taken out of the master leave what came of them, and that is found.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_has_no_request_behind_it_is_found() {
+    let world = busy_world().await;
+    let master = world.app.systems.master.clone();
+    let taken = |table: &str, which: &str| {
+        let (kept, master) = (format!("kept_{table}"), &master);
+        let take = [
+            format!("CREATE TABLE {kept} AS SELECT * FROM {table} WHERE {which}"),
+            format!("DELETE FROM {table} WHERE {which}"),
+        ];
+        let give = [
+            format!("INSERT INTO {table} SELECT * FROM {kept}"),
+            format!("DROP TABLE {kept}"),
+        ];
+        let sql = |sql: [String; 2]| async move {
+            for one in sql {
+                sqlx::query(AssertSqlSafe(one))
+                    .execute(master)
+                    .await
+                    .unwrap();
+            }
+        };
+        (sql(take), sql(give))
+    };
+    let has = |found: &[String], what: &str| found.iter().any(|line| line.contains(what));
+
+    let (take, give) = taken("network_request", "status = 'completed'");
+    take.await;
+    let found = only_breaks(&world, 1).await;
+    for what in [
+        ": has events: there is no such request",
+        "is of it: there is no such request",
+        "is active of it: there is no such request",
+        "seq 1: books it: there is no such request",
+    ] {
+        assert!(has(&found, what), "{what}: {found:?}");
+    }
+    give.await;
+
+    // What is held for a request that is gone is promised to nobody.
+    let (take, give) = taken("network_request", "status <> 'completed'");
+    take.await;
+    let all = report(&world).await;
+    let held = &all.invariants[1].breaks;
+    assert!(held[0].what.contains("which promises nothing"), "{held:?}");
+    give.await;
+
+    let (take, give) = taken("saga", "kind = 'confirm'");
+    take.await;
+    let found = of_requests(&world).await;
+    for what in [
+        "has steps in exchange_outbox and is not in the master",
+        "was booked by saga",
+        "is active of saga",
+        "completed by saga",
+    ] {
+        assert!(has(&found, what), "{what}: {found:?}");
+    }
+    give.await;
+
+    let (take, give) = taken("exchange_outbox", "target_db = 'ledger' OR step > 0");
+    take.await;
+    let found = of_requests(&world).await;
+    assert!(has(&found, "has no steps"), "{found:?}");
+    give.await;
+    assert!(report(&world).await.is_clean());
+}
+
+/// What is fixed when a request is made, and what its transitions leave, is in its events too.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_row_that_is_not_what_its_events_say_is_found() {
+    let world = busy_world().await;
+    let master = world.app.systems.master.clone();
+    let run = async |sql: &str| {
+        let done = sqlx::query(AssertSqlSafe(sql.to_owned()))
+            .execute(&master)
+            .await;
+        assert!(done.unwrap().rows_affected() > 0, "{sql}");
+    };
+    run("CREATE TABLE kept AS SELECT * FROM network_request").await;
+    let open = "status = 'pending'";
+    let done = "status = 'completed'";
+    for (which, column, value) in [
+        (open, "deadline_at", "NOW(6)"),
+        (open, "method", "'bank'"),
+        (open, "city_code", "NULL"),
+        (open, "counterpart_uid", "'FO-9'"),
+        (open, "contact", "'somebody'"),
+        (open, "note", "'other'"),
+        (open, "amount", "amount + 1"),
+        (open, "currency_code", "'USD'"),
+        (open, "type", "'receive'"),
+        (open, "broadcast", "FALSE"),
+        (open, "terms", "JSON_SET(terms, '$.obligation', 'none')"),
+        (open, "created_at", "NOW(6)"),
+        (open, "target_broker_id", "1"),
+        (open, "status", "'rejected'"),
+        (open, "received_amount", "5"),
+        (done, "deadline_at", "NOW(6)"),
+        (done, "accepted_at", "NOW(6)"),
+        (done, "sent_at", "NOW(6)"),
+        (done, "closed_at", "NOW(6)"),
+        (done, "proof_digest", "REPEAT('x', 32)"),
+        (done, "version", "version + 1"),
+        (done, "updated_at", "NOW(6)"),
+        ("status = 'sent'", "proposal", "'cancel', proposal_by = 1"),
+    ] {
+        run(&format!(
+            "UPDATE network_request SET {column} = {value} WHERE {which}"
+        ))
+        .await;
+        let found = of_requests(&world).await;
+        let what = format!("its {column} is not what its events say");
+        assert!(
+            found.iter().any(|line| line.contains(&what)),
+            "{what}: {found:?}"
+        );
+        run("REPLACE INTO network_request SELECT * FROM kept").await;
+    }
+    // A saga that does not run owns nothing.
+    run("UPDATE network_request SET saga_id = REPEAT('x', 16) WHERE status = 'pending'").await;
+    let found = of_requests(&world).await;
+    assert!(
+        found.iter().any(|line| line.contains("which does not run")),
+        "{found:?}"
+    );
+    run("REPLACE INTO network_request SELECT * FROM kept").await;
+    // A row that can't be read hides no other.
+    run("UPDATE network_request SET terms = '{}' WHERE status = 'pending'").await;
+    let found = of_requests(&world).await;
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert!(found[0].contains("can't be read"), "{found:?}");
+    run("REPLACE INTO network_request SELECT * FROM kept").await;
+    assert_eq!(of_requests(&world).await, [] as [String; 0]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -375,4 +522,41 @@ async fn sagas_in_flight_are_no_breaks() {
     }
     working.await.unwrap();
     assert!(report(&world).await.is_clean());
+}
+
+/// Requests of the measurement, and how many are made at once.
+const MANY: usize = 3_000;
+const AT_ONCE: usize = 32;
+
+/// Prints how long invariant 1 takes over many requests.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "a measurement: cargo test --test it thousands_of_requests -- --ignored --nocapture"]
+async fn thousands_of_requests_are_read_by_the_page() {
+    use futures::StreamExt as _;
+    let world = World::new().await;
+    let pairs = [
+        (world.alpha, world.beta),
+        (world.beta, world.gamma),
+        (world.gamma, world.delta),
+        (world.delta, world.alpha),
+    ];
+    futures::stream::iter(0..MANY)
+        .for_each_concurrent(AT_ONCE, |number| {
+            let (world, (author, target)) = (&world, pairs[number % pairs.len()]);
+            async move {
+                let id = world.sent(author, target).await;
+                if number % 10 != 0 {
+                    world.confirm(id).await.unwrap();
+                }
+            }
+        })
+        .await;
+    let reconcile = reconcile(&world);
+    for number in [1, 2, 3] {
+        let began = std::time::Instant::now();
+        let report = reconcile.run(Some(number), &|_| {}).await.unwrap();
+        assert!(report.is_clean(), "{report:?}");
+        let checked = report.invariants[0].checked;
+        println!("invariant {number}: {checked} in {:?}", began.elapsed());
+    }
 }

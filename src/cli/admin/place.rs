@@ -1,12 +1,12 @@
 use clap::Subcommand;
 use serde_json::{Value, json};
 
-use super::{Failure, Shown};
+use super::{Failure, Shown, no_such};
 use crate::app::Stores;
 use crate::cli::table::table;
 use crate::config::Config;
 use crate::runtime::Clock;
-use crate::services::provisioning::{self, CAPACITY_MAX};
+use crate::services::provisioning::{self, CAPACITY_MAX, ProvisioningError};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Server {
@@ -45,6 +45,13 @@ pub(super) enum Shard {
         /// Whether it takes new brokers [default: as it is; at first true]
         #[arg(long, value_name = "BOOL")]
         accepts_new: Option<bool>,
+    },
+    /// Remove a shard that holds no book: one that was never finished, or that nobody needs
+    ///
+    /// Its database stays, for its server's admin to drop.
+    Remove {
+        /// Its number, or SERVER/DATABASE
+        name: String,
     },
     /// List the shards
     List,
@@ -101,6 +108,12 @@ pub(super) async fn shards(what: &Shard, config: &Config) -> Result<Shown, Failu
             let made = places.create_shard(server, database, *capacity, *accepts_new, now);
             (vec![made.await?], true)
         }
+        Shard::Remove { name } => match places.remove_shard(name).await {
+            Err(ProvisioningError::NoSuchShard { name }) => {
+                return Err(no_such(format!("shard {name}")));
+            }
+            removed => (vec![removed?], true),
+        },
         Shard::List => (places.shards().await?, false),
     };
     let rows: Vec<_> = found
@@ -111,6 +124,7 @@ pub(super) async fn shards(what: &Shard, config: &Config) -> Result<Shown, Failu
                 format!("{}/{}", shard.server_name, shard.database_name),
                 format!("{} of {}", shard.brokers, shard.capacity),
                 yes(shard.accepts_new),
+                shard.state.clone(),
             ]
         })
         .collect();
@@ -121,11 +135,12 @@ pub(super) async fn shards(what: &Shard, config: &Config) -> Result<Shown, Failu
             "database_name": shard.database_name,
             "capacity": shard.capacity,
             "accepts_new": shard.accepts_new,
+            "state": shard.state,
             "brokers": shard.brokers,
         })
     };
     Ok(Shown {
-        text: table(["id", "database", "brokers", "takes new"], &rows),
+        text: table(["id", "database", "brokers", "takes new", "state"], &rows),
         json: one_or_all(one, found.iter().map(view).collect()),
     })
 }

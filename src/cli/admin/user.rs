@@ -16,7 +16,7 @@ use crate::domain::ids::BrokerId;
 use crate::runtime::{Clock, Entropy};
 use crate::services::Intention;
 use crate::services::auth::password::Passwords;
-use crate::services::team::{NewUser, TeamService};
+use crate::services::team::{By, NewUser, TeamService};
 
 /// Where the password is where standard input is for something else.
 const PASSWORD: &str = "SETTLENET_PASSWORD";
@@ -66,7 +66,9 @@ pub(super) async fn run(what: &What, config: &Config) -> Result<Shown, Failure> 
         fingerprint: Hash::of_bytes(b"user create"),
     };
     let seat = TeamSeat { broker_id: *whose };
-    let member = team.create_user(seat, new, &intention).await?;
+    let member = team
+        .create_user(seat, new, By::Operator, &intention)
+        .await?;
     let of = member
         .broker_id
         .map_or_else(|| "-".to_owned(), |id| id.to_string());

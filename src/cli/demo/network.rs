@@ -17,7 +17,7 @@ use crate::domain::ids::BrokerId;
 use crate::services::Intention;
 use crate::services::auth::AuthService;
 use crate::services::migration::migrate_all;
-use crate::services::team::{NewUser, TeamService};
+use crate::services::team::{By, NewUser, TeamService};
 
 /// Brokers, their plans and log-ins.
 const BROKERS: [(&str, BrokerPlan, &str); 4] = [
@@ -129,7 +129,7 @@ async fn user(
         role,
     };
     let intention = intention(&format!("user {login}"));
-    team.create_user(TeamSeat { broker_id }, new, &intention)
+    team.create_user(TeamSeat { broker_id }, new, By::Operator, &intention)
         .await?;
     Ok(())
 }

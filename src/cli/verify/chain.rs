@@ -26,9 +26,10 @@ const TELL_EVERY: Duration = Duration::from_secs(1);
 /// Without it the book of --broker as it is stored now, from genesis to the head
 /// that the database has for it: needs the configuration, and only reads.
 ///
-/// Says whether every entry is in its place and unchanged and every balance is
-/// the sum of its entries, and if not names the first bad seq and what is wrong
-/// with it. That the end has been cut off, or all of it rewritten, shows only
+/// Says whether every entry is in its place and unchanged and the balance that
+/// each states is the sum of its account's entries so far, and if not names the
+/// first bad seq and what is wrong with it. The accounts' own rows are no part of
+/// the chain: `settlenet reconcile --only 2` compares them with it. That the end has been cut off, or all of it rewritten, shows only
 /// against a head that is known from elsewhere: give it as --head. The format is
 /// in docs/formats.md.
 #[derive(Debug, clap::Args)]

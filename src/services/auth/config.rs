@@ -27,7 +27,8 @@ pub struct AuthConfig {
     pub leeway: Duration,
     /// How long a further key is published before it signs.
     pub key_lead: Duration,
-    /// Attempts per login that cost nothing, in 15 minutes.
+    /// Attempts per login and address that cost nothing, in 15 minutes; per login ten times as
+    /// many.
     pub login_attempts: u32,
     /// Attempts per address that cost nothing, in 15 minutes.
     pub address_attempts: u32,
@@ -82,6 +83,16 @@ impl AuthConfig {
             window: Duration::minutes(15),
             first_wait: Duration::seconds(2),
             longest_wait: Duration::minutes(5),
+        }
+    }
+
+    /// For a login wherever the attempts come from: ten times as many are free, and the waits stay
+    /// short enough for its owner to sit out.
+    pub(super) fn login_anywhere_policy(&self) -> ThrottlePolicy {
+        ThrottlePolicy {
+            free_attempts: self.login_attempts.saturating_mul(10),
+            longest_wait: Duration::seconds(10),
+            ..self.login_policy()
         }
     }
 

@@ -26,9 +26,9 @@ use self::outside::Outside;
 use self::password::{HashError, Passwords};
 use self::throttle::Throttle;
 use self::token::{Claims, Rule, Signed};
-use crate::domain::access::{Principal, Role, Scope, scopes_of};
+use crate::domain::access::{self, Principal, Role, Scope, scopes_of};
 use crate::domain::canonical::Hash;
-use crate::domain::ids::{BrokerId, ClientId};
+use crate::domain::ids::{BrokerId, ClientId, UserId};
 use crate::runtime::{Clock, Entropy};
 use crate::stores::StoreError;
 use crate::stores::master;
@@ -115,7 +115,8 @@ impl AuthService {
     ///
     /// # Errors
     /// [`AuthError::Credentials`] without saying what is wrong with them, and after the same
-    /// work; [`AuthError::Throttled`] after too many attempts for this login or address.
+    /// work, except for what can't be a login at all; [`AuthError::Throttled`] after too many
+    /// attempts for this login or address.
     pub async fn log_in(
         &self,
         login: &str,
@@ -125,16 +126,18 @@ impl AuthService {
     ) -> Result<Granted, AuthError> {
         let inner = &*self.0;
         let now = inner.clock.now();
-        let login = login.to_lowercase();
-        inner.throttle.charge_address(address, now).await?;
-        inner.throttle.charge_login(&login, now).await?;
+        let Some(login) = access::login(login) else {
+            inner.throttle.charge_address(address, now).await?;
+            return Err(AuthError::Credentials);
+        };
+        let charged = inner.throttle.charge_login(&login, address, now).await?;
         let found = user::by_login(&inner.pool, &login).await?;
         let hash = found.as_ref().map(|user| user.password_hash.clone());
         let known = inner.passwords.verify(password, hash).await?;
         let user = found
             .filter(|user| known && user.state == LoginState::Active)
             .ok_or(AuthError::Credentials)?;
-        inner.throttle.forgive(&login, address).await?;
+        inner.throttle.forgive(charged, now).await?;
 
         let family = Family {
             family: inner.entropy.uuid(now),
@@ -272,6 +275,29 @@ impl AuthService {
         let claims = token::verify(token, &key, &rule, now)?;
         let sub = claims.sub.clone();
         token::principal(&claims, sub)
+    }
+
+    /// Whether whom a token names is, in the master now, what the token says: active, of the same
+    /// role and broker. Whom an outside issuer vouches for is its to say.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn still_stands(&self, principal: &Principal) -> Result<bool, StoreError> {
+        if principal.sub().starts_with(outside::PREFIX) {
+            return Ok(true);
+        }
+        let mut conn = self.0.pool.acquire().await.map_err(master::failed)?;
+        let found = if let Ok(id) = principal.sub().parse::<UserId>() {
+            let row = user::by_id(&mut conn, id).await?;
+            row.map(|row| (row.state, row.role, row.broker_id))
+        } else if let Ok(id) = principal.sub().parse::<ClientId>() {
+            let row = api_client::by_id(&mut conn, id).await?;
+            row.map(|row| (row.state, row.role, row.broker_id))
+        } else {
+            None
+        };
+        let as_said = (LoginState::Active, principal.role(), principal.broker_id());
+        Ok(found == Some(as_said))
     }
 
     /// The public keys that verify our tokens.

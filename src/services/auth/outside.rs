@@ -11,6 +11,9 @@ use super::error::TokenError;
 use super::token::{self, Rule};
 use crate::domain::access::Principal;
 
+/// Begins the subject of whoever an outside issuer vouches for.
+pub(super) const PREFIX: &str = "ext:";
+
 /// The key set as it was last read.
 #[derive(Default)]
 struct Cached {
@@ -82,7 +85,7 @@ impl Outside {
         if !self.config.roles.contains(&claims.role) {
             return Err(TokenError::Claims);
         }
-        let sub = format!("ext:{}", claims.sub);
+        let sub = format!("{PREFIX}{}", claims.sub);
         token::principal(&claims, sub)
     }
 

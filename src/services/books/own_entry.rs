@@ -58,8 +58,9 @@ impl BooksService {
     /// or the same refusal.
     ///
     /// # Errors
-    /// A debit that the account can't bear or an account that is closed are
-    /// [`BooksError::Refused`]; see there for the rest.
+    /// A debit that the account can't bear, or of an account that is closed, is
+    /// [`BooksError::Refused`]. A credit is never refused: where the account is closed it goes to
+    /// the house's suspense account, with an alert. See [`BooksError`] for the rest.
     pub async fn book_entry(
         &self,
         broker: BrokerId,

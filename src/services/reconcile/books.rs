@@ -1,16 +1,19 @@
 //! Invariant 2: each book in itself, and its reservations against the promises in the master.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
+use futures::{FutureExt as _, StreamExt as _, stream};
 use uuid::Uuid;
 
 use super::{
-    BETWEEN_LOOKS, Finding, InvariantReport, LOOKS, PAGE, Progress, Reconcile, ReconcileError,
+    BETWEEN_LOOKS, BOOKS_AT_ONCE, Finding, InvariantReport, LOOKS, PAGE, Progress, REQUESTS_PAGE,
+    Reconcile, ReconcileError,
 };
 use crate::domain::account::AccountRef;
 use crate::domain::book::Reservation;
 use crate::domain::chain::Verified;
 use crate::domain::ids::{AccountId, BrokerId};
+use crate::domain::request::Request;
 use crate::services::books::walk;
 use crate::stores::StoreError;
 use crate::stores::book;
@@ -33,24 +36,32 @@ impl Reconcile {
         let mut last = 0;
         loop {
             let page = audit::placed(&self.systems.master, last, PAGE).await?;
-            for placed in &page {
-                last = placed.broker;
-                if placed.provisioning {
-                    continue;
-                }
-                self.one_book(placed.broker, &mut report).await;
+            last = page.last().map_or(last, |placed| placed.broker);
+            let looks: Vec<_> = page
+                .iter()
+                .filter(|placed| !placed.provisioning)
+                .map(|placed| self.one_book(placed.broker).boxed())
+                .collect();
+            let mut looks = stream::iter(looks).buffer_unordered(BOOKS_AT_ONCE);
+            while let Some(of_book) = looks.next().await {
+                report.absorb(of_book);
                 report.count(progress);
             }
+            drop(looks);
             if page.len() < PAGE as usize {
                 return Ok(report);
             }
         }
     }
 
-    async fn one_book(&self, broker: BrokerId, report: &mut InvariantReport) {
+    async fn one_book(&self, broker: BrokerId) -> InvariantReport {
+        let mut report = InvariantReport::new(2, "");
         let mut found = match self.book_in_itself(broker).await {
             Ok(found) => found,
-            Err(error) => return report.unchecked(Finding::new(subject(broker), error)),
+            Err(error) => {
+                report.unchecked(Finding::new(subject(broker), error));
+                return report;
+            }
         };
         match self.lasting_promises(broker).await {
             Ok(lasting) => found.extend(lasting),
@@ -59,6 +70,7 @@ impl Reconcile {
         for finding in found {
             report.broken(finding);
         }
+        report
     }
 
     /// All that the book says of itself, as of one moment.
@@ -96,7 +108,6 @@ impl Reconcile {
     /// Reservations that nothing promises, and promises that nothing is reserved for. What a
     /// running saga may be changing is left out.
     async fn promises(&self, broker: BrokerId) -> Result<Vec<Finding>, StoreError> {
-        let master = &self.systems.master;
         let scope = self.systems.router.book(broker).await?;
         let mut read = scope.read().await?;
         let rows = book::reservations_held(&mut read).await?;
@@ -106,13 +117,11 @@ impl Reconcile {
             held.entry(saga_id).or_default().push(reservation);
         }
         let mut found = Vec::new();
-        for id in audit::promising(master, broker).await? {
-            let Some(request) = requests::get(master, id).await? else {
-                continue;
-            };
+        for request in self.promising(broker).await? {
             let Some(saga_id) = request.reservation_saga_id else {
                 continue;
             };
+            let id = request.id;
             let reserved = held.remove(&saga_id).unwrap_or_default();
             if request.saga_id.is_some() {
                 continue;
@@ -131,12 +140,46 @@ impl Reconcile {
                 ));
             }
         }
-        for (saga_id, reserved) in held {
-            let of = reserved
-                .first()
-                .map_or("", |reservation| &reservation.subject);
-            let sagas = audit::sagas_of(master, of).await?;
-            if sagas.iter().any(|saga| !saga.status.is_terminal()) {
+        let left: Vec<(Uuid, Vec<Reservation>)> = held.into_iter().collect();
+        for page in left.chunks(REQUESTS_PAGE as usize) {
+            self.unpromised(broker, page, &mut found).await?;
+        }
+        Ok(found)
+    }
+
+    /// The requests whose completion will debit the broker and whose reservation stands.
+    async fn promising(&self, broker: BrokerId) -> Result<Vec<Request>, StoreError> {
+        let master = &self.systems.master;
+        let ids = audit::promising(master, broker).await?;
+        let mut all = Vec::with_capacity(ids.len());
+        for page in ids.chunks(REQUESTS_PAGE as usize) {
+            for (_, request) in requests::some(master, page).await? {
+                all.push(request?);
+            }
+        }
+        Ok(all)
+    }
+
+    /// Of what is held and no request promises, what no running saga may be changing.
+    async fn unpromised(
+        &self,
+        broker: BrokerId,
+        held: &[(Uuid, Vec<Reservation>)],
+        found: &mut Vec<Finding>,
+    ) -> Result<(), StoreError> {
+        let subject_of = |reserved: &[Reservation]| {
+            let first = reserved.first();
+            first.map_or_else(String::new, |one| one.subject.clone())
+        };
+        let subjects: Vec<String> = held.iter().map(|(_, all)| subject_of(all)).collect();
+        let sagas = audit::sagas_of_all(&self.systems.master, &subjects).await?;
+        let busy: BTreeSet<String> = sagas
+            .into_iter()
+            .filter(|(_, saga)| !saga.status.is_terminal())
+            .map(|(subject, _)| subject)
+            .collect();
+        for ((saga_id, reserved), of) in held.iter().zip(&subjects) {
+            if busy.contains(of) {
                 continue;
             }
             let sum: u64 = reserved.iter().map(|one| one.amount).sum();
@@ -145,7 +188,7 @@ impl Reconcile {
                 format!("{sum} is reserved by saga {saga_id} for {of}, which promises nothing"),
             ));
         }
-        Ok(found)
+        Ok(())
     }
 }
 

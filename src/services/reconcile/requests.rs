@@ -1,42 +1,42 @@
 //! Invariant 1: every request has exactly the effects that its state says, in both books, in the
-//! master and in the ledger.
+//! master and in the ledger. [`super::strays`] looks the other way: whether what stands there has
+//! its request.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use serde_json::Value;
 use uuid::Uuid;
 
+use super::evidence::Evidence;
 use super::{
-    BETWEEN_LOOKS, Finding, InvariantReport, LOOKS, PAGE, Progress, Reconcile, ReconcileError,
+    BETWEEN_LOOKS, Finding, InvariantReport, LOOKS, Progress, REQUESTS_PAGE, Reconcile,
+    ReconcileError,
 };
 use crate::domain::canonical::Hash;
 use crate::domain::chain::Entry;
 use crate::domain::effects::{self, Named};
-use crate::domain::ids::{BrokerId, RequestId};
+use crate::domain::ids::RequestId;
 use crate::domain::ledger::{AccountName, HOLD_INDEX, SETTLE_INDEX, account_id, transfer_id};
+use crate::domain::money::Currency;
 use crate::domain::obligation::ObligationStatus;
-use crate::domain::plan::{self, Debt, Plan};
+use crate::domain::plan::{self, Action, Debt, Plan};
 use crate::domain::request::{Request, RequestStatus};
 use crate::domain::request_event::{self, Event, EventKind};
-use crate::domain::saga::{SagaKind, SagaStatus};
-use crate::stores::StoreError;
-use crate::stores::book;
+use crate::domain::saga::{Outcome, SagaKind, SagaStatus, StepDirection};
 use crate::stores::ledger::TransferKind;
-use crate::stores::master::audit::{self, SagaOf};
-use crate::stores::master::{obligations, requests};
+use crate::stores::master::audit::SagaOf;
+use crate::stores::master::requests;
 
-/// Entries of the requests of a page, by subject; of a book that can't be read, why.
-type Entries = BTreeMap<BrokerId, Result<BTreeMap<String, Vec<(Entry, Hash)>>, String>>;
-
-/// What a look at one request gives.
-enum Look {
-    Found(Vec<Finding>),
-    /// A book that it needs can't be read.
-    Unchecked(String),
+/// What a look at a page gives.
+#[derive(Default)]
+struct Look {
+    found: Vec<Finding>,
+    /// Requests of which a book that they need can't be read.
+    unchecked: Vec<Finding>,
 }
 
 impl Reconcile {
-    /// Checks every request.
+    /// Checks every request, and then whether everything that stands has its request.
     ///
     /// # Errors
     /// The master's or the ledger's.
@@ -45,137 +45,125 @@ impl Reconcile {
         progress: &(dyn Fn(Progress) + Sync),
     ) -> Result<InvariantReport, ReconcileError> {
         let mut report = InvariantReport::new(1, "each request has exactly its effects, once");
+        let currencies = self.currencies.all().await?;
         let mut last = None;
         loop {
-            let ids = audit::request_ids(&self.systems.master, last, PAGE).await?;
-            last = ids.last().copied().or(last);
-            let full = ids.len() == PAGE as usize;
-            self.page(ids, &mut report, progress).await?;
-            if !full {
-                return Ok(report);
+            let page = requests::after(&self.systems.master, last, REQUESTS_PAGE).await?;
+            last = page.last().map(|(id, _)| *id).or(last);
+            let count = page.len();
+            let Look { found, unchecked } = self.look(page, &currencies).await?;
+            for finding in unchecked {
+                report.unchecked(finding);
+            }
+            for finding in self.lasting(found, &currencies).await? {
+                report.broken(finding);
+            }
+            for _ in 0..count {
+                report.count(progress);
+            }
+            if count < REQUESTS_PAGE as usize {
+                break;
             }
         }
-    }
-
-    async fn page(
-        &self,
-        ids: Vec<RequestId>,
-        report: &mut InvariantReport,
-        progress: &(dyn Fn(Progress) + Sync),
-    ) -> Result<(), ReconcileError> {
-        let mut page = Vec::with_capacity(ids.len());
-        for id in ids {
-            page.extend(requests::get(&self.systems.master, id).await?);
-        }
-        let entries = self.entries(&page).await;
-        for request in &page {
-            match self.look(request, &entries).await? {
-                Look::Unchecked(why) => report.unchecked(Finding::new(request.id, why)),
-                Look::Found(found) => {
-                    for finding in self.lasting(request.id, found).await? {
-                        report.broken(finding);
-                    }
-                }
-            }
-            report.count(progress);
-        }
-        Ok(())
+        self.strays(&mut report).await?;
+        Ok(report)
     }
 
     /// What of the findings of a look is still there at every further one.
     async fn lasting(
         &self,
-        id: RequestId,
         mut found: Vec<Finding>,
+        currencies: &[Currency],
     ) -> Result<Vec<Finding>, ReconcileError> {
         for _ in 1..LOOKS {
             if found.is_empty() {
                 break;
             }
             tokio::time::sleep(BETWEEN_LOOKS).await;
-            let next = self.look_again(id).await?;
+            let ids: BTreeSet<RequestId> = found
+                .iter()
+                .filter_map(|finding| finding.subject.parse().ok())
+                .collect();
+            let ids: Vec<RequestId> = ids.into_iter().collect();
+            let rows = requests::some(&self.systems.master, &ids).await?;
+            let next: BTreeSet<Finding> = self
+                .look(rows, currencies)
+                .await?
+                .found
+                .into_iter()
+                .collect();
             found.retain(|finding| next.contains(finding));
         }
         Ok(found)
     }
 
-    async fn look_again(&self, id: RequestId) -> Result<Vec<Finding>, ReconcileError> {
-        let Some(request) = requests::get(&self.systems.master, id).await? else {
-            return Ok(Vec::new());
-        };
-        let entries = self.entries(std::slice::from_ref(&request)).await;
-        Ok(match self.look(&request, &entries).await? {
-            Look::Found(found) => found,
-            Look::Unchecked(_) => Vec::new(),
-        })
-    }
-
-    /// What both books of each request have of it.
-    async fn entries(&self, page: &[Request]) -> Entries {
-        let mut subjects: BTreeMap<BrokerId, Vec<String>> = BTreeMap::new();
-        for request in page {
-            for broker in std::iter::once(request.author).chain(request.target) {
-                let of = subjects.entry(broker).or_default();
-                of.push(request.id.to_string());
-            }
-        }
-        let mut all = Entries::new();
-        for (broker, subjects) in subjects {
-            let read = self.entries_in(broker, &subjects).await;
-            all.insert(broker, read.map_err(|error| error.to_string()));
-        }
-        all
-    }
-
-    async fn entries_in(
+    async fn look(
         &self,
-        broker: BrokerId,
-        subjects: &[String],
-    ) -> Result<BTreeMap<String, Vec<(Entry, Hash)>>, StoreError> {
-        let scope = self.systems.router.book(broker).await?;
-        let mut read = scope.read().await?;
-        let stored = book::entries_of(&mut read, subjects).await?;
-        read.end().await?;
-        let mut by_subject: BTreeMap<String, Vec<(Entry, Hash)>> = BTreeMap::new();
-        for one in stored {
-            let of = by_subject.entry(one.entry.subject.clone()).or_default();
-            of.push((one.entry, one.tx_hash));
+        rows: Vec<requests::Read<Request>>,
+        currencies: &[Currency],
+    ) -> Result<Look, ReconcileError> {
+        let page = self.evidence(rows).await?;
+        let mut look = Look::default();
+        for (id, why) in &page.unreadable {
+            look.found
+                .push(Finding::new(id, format!("can't be read: {why}")));
         }
-        Ok(by_subject)
+        for request in &page.requests {
+            if page.unreadable.contains_key(&request.id) {
+                continue;
+            }
+            let mut found = Vec::new();
+            if let Err(why) = page.faults(request, currencies, &mut found) {
+                look.unchecked.push(Finding::new(request.id, why));
+            }
+            let found = found.into_iter();
+            look.found
+                .extend(found.map(|what| Finding::new(request.id, what)));
+        }
+        Ok(look)
     }
+}
 
-    async fn look(&self, request: &Request, entries: &Entries) -> Result<Look, ReconcileError> {
-        let master = &self.systems.master;
+impl Evidence {
+    /// What is wrong with a request; or why not all of it could be looked at.
+    fn faults(
+        &self,
+        request: &Request,
+        currencies: &[Currency],
+        found: &mut Vec<String>,
+    ) -> Result<(), String> {
         let subject = request.id.to_string();
+        let events = self.events.get(&request.id).map_or(&[][..], Vec::as_slice);
+        event_faults(request, events, found);
         let mut here: Vec<(Entry, Hash)> = Vec::new();
         for broker in std::iter::once(request.author).chain(request.target) {
-            match entries.get(&broker) {
+            match self.books.get(&broker) {
                 Some(Ok(of_book)) => {
-                    here.extend(of_book.get(&subject).cloned().unwrap_or_default());
+                    here.extend(of_book.entries.get(&subject).into_iter().flatten().cloned());
                 }
-                Some(Err(why)) => return Ok(Look::Unchecked(why.clone())),
+                Some(Err(why)) => return Err(why.clone()),
                 None => {}
             }
         }
-        let mut found = Vec::new();
-        let events = requests::events(master, request.id).await?;
-        event_breaks(request, &events, &mut found);
-
-        let sagas = audit::sagas_of(master, &subject).await?;
+        let sagas = self.sagas.get(&subject).map_or(&[][..], Vec::as_slice);
         let running = sagas.iter().any(|saga| !saga.status.is_terminal());
+        if let Some(owner) = request.saga_id
+            && !sagas
+                .iter()
+                .any(|saga| saga.saga_id == owner && !saga.status.is_terminal())
+        {
+            found.push(format!("is owned by saga {owner}, which does not run"));
+        }
         let completed = request.status == RequestStatus::Completed;
         if running && !completed {
-            return Ok(Look::Found(findings(request.id, found)));
+            return Ok(());
         }
         let completion = events
             .iter()
             .rev()
             .map(|(event, _)| event)
             .find(|event| completed && event.kind == EventKind::Completed);
-        let plan = match completion {
-            Some(event) => self.plan_of(request, event, &mut found).await?,
-            None => None,
-        };
+        let plan = completion.and_then(|event| plan_of(request, event, currencies, found));
         if completed && plan.is_none() {
             found.push("completed, and no event says by which saga".to_owned());
         }
@@ -184,53 +172,27 @@ impl Reconcile {
         found.extend(breaks.iter().map(ToString::to_string));
         for saga in sagas.iter().filter(|saga| saga.kind == SagaKind::Confirm) {
             let of_saga = plan.as_ref().filter(|plan| plan.saga_id == saga.saga_id);
-            self.saga_breaks(saga, of_saga, &mut found).await?;
+            self.saga_faults(&subject, saga, of_saga, found);
         }
-        if let Some(plan) = &plan
-            && !sagas.iter().any(|saga| saga.saga_id == plan.saga_id)
-        {
-            found.push(format!(
-                "completed by saga {}, which is not there",
-                plan.saga_id
-            ));
+        if let Some(plan) = &plan {
+            self.outcome_faults(plan, found);
+            if !sagas.iter().any(|saga| saga.saga_id == plan.saga_id) {
+                let id = plan.saga_id;
+                found.push(format!("completed by saga {id}, which is not there"));
+            }
         }
-        Ok(Look::Found(findings(request.id, found)))
-    }
-
-    /// What the completion must have done, from the request and its terms alone.
-    async fn plan_of(
-        &self,
-        request: &Request,
-        completion: &Event,
-        found: &mut Vec<String>,
-    ) -> Result<Option<Plan>, ReconcileError> {
-        let saga = completion.payload.get("saga").and_then(Value::as_str);
-        let Some(saga_id) = saga.and_then(|text| Uuid::parse_str(text).ok()) else {
-            return Ok(None);
-        };
-        let Some(currency) = self.currencies.get(&request.currency).await? else {
-            found.push(format!(
-                "{} is no currency of the network",
-                request.currency
-            ));
-            return Ok(None);
-        };
-        Ok(plan::confirm(
-            request,
-            saga_id,
-            request.settled_amount(),
-            &currency,
-        ))
+        Ok(())
     }
 
     /// The obligation and the ledger transfer of a confirm saga: there, where it is the one that
     /// completed the request and its terms say so; else none that counts.
-    async fn saga_breaks(
+    fn saga_faults(
         &self,
+        subject: &str,
         saga: &SagaOf,
         completed: Option<&Plan>,
         found: &mut Vec<String>,
-    ) -> Result<(), ReconcileError> {
+    ) {
         let id = saga.saga_id;
         let expected_status = match completed {
             Some(_) => SagaStatus::Completed,
@@ -243,14 +205,15 @@ impl Reconcile {
             ));
         }
         let debt = completed.and_then(Plan::debt);
-        let obligation = obligations::of_saga(&self.systems.master, id).await?;
+        let obligation = self.obligations.get(&id);
         let stands = obligation.filter(|one| one.status != ObligationStatus::Failed);
-        match (debt, &stands) {
+        match (debt, stands) {
             (None, None) => {}
             (None, Some(one)) => found.push(format!("{} is {} of saga {id}", one.id, one.status)),
             (Some(debt), None) => found.push(format!("{} does not stand", debt.obligation)),
             (Some(debt), Some(one)) => {
                 let same = one.id == debt.obligation
+                    && one.subject == subject
                     && one.debtor == debt.debtor
                     && one.creditor == debt.creditor
                     && one.currency == debt.currency.as_str()
@@ -268,19 +231,12 @@ impl Reconcile {
                 }
             }
         }
-        self.transfer_breaks(id, debt, found).await
+        self.transfer_faults(id, debt, found);
     }
 
-    async fn transfer_breaks(
-        &self,
-        saga_id: Uuid,
-        debt: Option<&Debt>,
-        found: &mut Vec<String>,
-    ) -> Result<(), ReconcileError> {
-        let ids = [HOLD_INDEX, SETTLE_INDEX].map(|index| transfer_id(saga_id, index));
-        let transfers = self.systems.ledger.transfers(&ids).await?;
-        let at = |index: usize| transfers.get(index).and_then(Option::as_ref);
-        let (hold, settle) = (at(0), at(1));
+    fn transfer_faults(&self, saga_id: Uuid, debt: Option<&Debt>, found: &mut Vec<String>) {
+        let at = |index| self.transfers.get(&transfer_id(saga_id, index));
+        let (hold, settle) = (at(HOLD_INDEX), at(SETTLE_INDEX));
         let posted = settle.is_some_and(|one| matches!(one.kind, TransferKind::Post(_)));
         let voided = settle.is_some_and(|one| matches!(one.kind, TransferKind::Void(_)));
         match debt {
@@ -303,19 +259,53 @@ impl Reconcile {
                 }
             }
         }
-        Ok(())
+    }
+
+    /// What the books have recorded of the completed saga's steps: each done, none undone.
+    fn outcome_faults(&self, plan: &Plan, found: &mut Vec<String>) {
+        for step in &plan.steps {
+            let Action::Book { book, .. } = &step.action else {
+                continue;
+            };
+            let Some(Ok(of_book)) = self.books.get(book) else {
+                continue;
+            };
+            let recorded = |direction| {
+                let key = (plan.saga_id, step.number, direction);
+                of_book.outcomes.get(&key).copied()
+            };
+            let done = recorded(StepDirection::Do) == Some(Outcome::Done);
+            if !done || recorded(StepDirection::Undo).is_some() {
+                let number = step.number;
+                found.push(format!(
+                    "book {book} has not recorded step {number} as done"
+                ));
+            }
+        }
     }
 }
 
-fn findings(id: RequestId, found: Vec<String>) -> Vec<Finding> {
-    found
-        .into_iter()
-        .map(|what| Finding::new(id, what))
-        .collect()
+/// What the completion must have done, from the request and its terms alone.
+fn plan_of(
+    request: &Request,
+    completion: &Event,
+    currencies: &[Currency],
+    found: &mut Vec<String>,
+) -> Option<Plan> {
+    let saga = completion.payload.get("saga").and_then(Value::as_str);
+    let saga_id = saga.and_then(|text| Uuid::parse_str(text).ok())?;
+    let currency = currencies.iter().find(|one| one.code == request.currency);
+    let Some(currency) = currency else {
+        let code = &request.currency;
+        found.push(format!("{code} is no currency of the network"));
+        return None;
+    };
+    plan::confirm(request, saga_id, request.settled_amount(), currency)
 }
 
-/// The request's own chain of events, from its genesis to what the request says is its last.
-fn event_breaks(request: &Request, events: &[(Event, Hash)], found: &mut Vec<String>) {
+/// The request's own chain of events, from its genesis to what the request says is its last, and
+/// what it says of the request's row.
+fn event_faults(request: &Request, events: &[(Event, Hash)], found: &mut Vec<String>) {
     let mut prev = request_event::genesis(request.id);
     for (seq, (event, stored)) in (1..).zip(events) {
         let private = event
@@ -332,6 +322,11 @@ fn event_breaks(request: &Request, events: &[(Event, Hash)], found: &mut Vec<Str
     }
     if events.len() != request.event_seq as usize || prev != request.event_hash {
         found.push("the events do not end where the request says".to_owned());
+        return;
+    }
+    let events: Vec<&Event> = events.iter().map(|(event, _)| event).collect();
+    for column in request.unlike_events(&events) {
+        found.push(format!("its {column} is not what its events say"));
     }
 }
 

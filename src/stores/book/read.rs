@@ -3,12 +3,13 @@ use sqlx::FromRow;
 use uuid::Uuid;
 
 use super::rows::{
-    AccountColumns, EntryRow, ReservationColumns, StoredEntry, account_columns, entry_columns,
-    hash, reservation_columns,
+    AccountColumns, EntryRow, ReservationColumns, StepRow, StoredEntry, account_columns,
+    entry_columns, hash, reservation_columns,
 };
 use crate::domain::book::{AccountState, Reservation};
-use crate::domain::chain::Head;
+use crate::domain::chain::{EntryKind, Head};
 use crate::domain::ids::AccountId;
+use crate::domain::saga::{Outcome, StepDirection};
 use crate::stores::StoreError;
 use crate::stores::error::corrupt;
 use crate::stores::router::{BookRead, BookSql};
@@ -68,6 +69,38 @@ const OUTCOMES: BookSql = BookSql::new(
     "SELECT direction, outcome, reason, created_at FROM saga_step
      WHERE broker_id = ? AND saga_id = ? AND step = ? ORDER BY direction",
 );
+
+const OUTCOMES_OF_SAGAS: BookSql = BookSql::new(
+    "SELECT saga_id, step, direction, outcome, reason FROM saga_step
+     WHERE broker_id = ? AND saga_id IN ({})",
+);
+const ORIGINS: BookSql = BookSql::new(
+    "SELECT seq, saga_id, kind, subject FROM transaction
+     WHERE broker_id = ? AND seq > ? ORDER BY seq LIMIT ?",
+);
+
+/// What an entry comes of.
+#[derive(Clone, Debug, PartialEq, Eq, FromRow)]
+pub struct Origin {
+    pub seq: u64,
+    pub saga_id: Uuid,
+    kind: String,
+    pub subject: String,
+}
+
+impl Origin {
+    /// Whether it is of the book's own making, not a request's.
+    #[must_use]
+    pub fn is_of_book(&self) -> bool {
+        match EntryKind::parse(&self.kind) {
+            Some(EntryKind::Opening | EntryKind::Correction) => true,
+            Some(EntryKind::RequestPrincipal | EntryKind::RequestCommission) | None => false,
+        }
+    }
+}
+
+/// The key of a step's outcome in a book, and the outcome.
+pub type StepOutcome = ((Uuid, u16, StepDirection), Outcome);
 
 /// An outcome as it is shown.
 #[derive(Clone, Debug, PartialEq, FromRow, serde::Serialize)]
@@ -213,6 +246,33 @@ pub async fn step_outcomes(
     step: u16,
 ) -> Result<Vec<StepOutcomeRow>, StoreError> {
     let query = book.sql(OUTCOMES).bind(saga_id).bind(step);
+    book.fetch_all(query).await
+}
+
+/// What some sagas have left in the book, of every step.
+///
+/// # Errors
+/// The database's, or an outcome that can't be read.
+pub async fn outcomes_of(
+    book: &mut BookRead,
+    saga_ids: &[Uuid],
+) -> Result<Vec<StepOutcome>, StoreError> {
+    if saga_ids.is_empty() {
+        return Ok(Vec::new());
+    }
+    let query = book.sql_list(OUTCOMES_OF_SAGAS, saga_ids);
+    let rows: Vec<StepRow> = book.fetch_all(query).await?;
+    rows.into_iter()
+        .map(|row| row.read().map(|(key, record)| (key, record.outcome)))
+        .collect()
+}
+
+/// What entries come of, after a seq, in order.
+///
+/// # Errors
+/// The database's.
+pub async fn origins(book: &mut BookRead, seq: u64, limit: u32) -> Result<Vec<Origin>, StoreError> {
+    let query = book.sql(ORIGINS).bind(seq).bind(limit);
     book.fetch_all(query).await
 }
 

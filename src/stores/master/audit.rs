@@ -1,5 +1,12 @@
 //! What reconciliation reads of the master, beyond what the product needs from day to day.
 
+mod strays;
+
+pub use strays::{
+    ObligationRow, SagaRow, Sides, eventful, obligations, open_steps, sagas, sagas_there, sides,
+    stepping,
+};
+
 use sqlx::FromRow;
 use uuid::Uuid;
 
@@ -49,16 +56,17 @@ pub async fn placed(master: &Pool, after: BrokerId, limit: u32) -> Result<Vec<Pl
         .collect())
 }
 
-/// Every database that the registry names.
+/// Every database that the registry names and that is whole.
 ///
 /// # Errors
 /// The master's.
 pub async fn databases(master: &Pool) -> Result<Vec<DatabaseKey>, StoreError> {
     let rows: Vec<(String, String)> = sqlx::query_as(
-        "SELECT server_name, database_name FROM shared_shard
+        "SELECT server_name, database_name FROM shared_shard WHERE state = 'open'
          UNION
          SELECT server_name, database_name FROM broker
-         WHERE broker_mode = 'FULL' AND server_name IS NOT NULL AND database_name IS NOT NULL
+         WHERE broker_mode = 'FULL' AND state <> 'provisioning'
+           AND server_name IS NOT NULL AND database_name IS NOT NULL
          ORDER BY 1, 2",
     )
     .fetch_all(master)
@@ -70,26 +78,21 @@ pub async fn databases(master: &Pool) -> Result<Vec<DatabaseKey>, StoreError> {
         .collect())
 }
 
-/// Requests after an id, in the order of ids.
+/// Whether there are at most so many requests and brokers. Counts no further.
 ///
 /// # Errors
 /// The master's.
-pub async fn request_ids(
-    master: &Pool,
-    after: Option<RequestId>,
-    limit: u32,
-) -> Result<Vec<RequestId>, StoreError> {
-    // The id with no bit set is nobody's: ids are digests.
-    let after = after.map_or(0, RequestId::bits);
-    let ids: Vec<u64> = sqlx::query_scalar(
-        "SELECT request_id FROM network_request WHERE request_id > ? ORDER BY request_id LIMIT ?",
+pub async fn is_within(master: &Pool, requests: u32, brokers: u32) -> Result<bool, StoreError> {
+    let (found_requests, found_brokers): (i64, i64) = sqlx::query_as(
+        "SELECT (SELECT COUNT(*) FROM (SELECT 1 FROM network_request LIMIT ?) AS r),
+                (SELECT COUNT(*) FROM (SELECT 1 FROM broker LIMIT ?) AS b)",
     )
-    .bind(after)
-    .bind(limit)
-    .fetch_all(master)
+    .bind(requests.saturating_add(1))
+    .bind(brokers.saturating_add(1))
+    .fetch_one(master)
     .await
     .map_err(failed)?;
-    Ok(ids.into_iter().map(RequestId::from_bits).collect())
+    Ok(found_requests <= i64::from(requests) && found_brokers <= i64::from(brokers))
 }
 
 /// Requests whose completion will debit a broker and whose reservation stands.
@@ -120,26 +123,30 @@ pub struct SagaOf {
     pub status: SagaStatus,
 }
 
-/// All sagas of a subject, the oldest first.
+/// The sagas of some subjects, each with its subject, the oldest first.
 ///
 /// # Errors
 /// The master's, or a row that can't be read.
-pub async fn sagas_of(master: &Pool, subject: &str) -> Result<Vec<SagaOf>, StoreError> {
-    let rows: Vec<(Uuid, String, String)> = sqlx::query_as(
-        "SELECT saga_id, kind, status FROM saga WHERE subject = ? ORDER BY created_at, saga_id",
+pub async fn sagas_of_all(
+    master: &Pool,
+    subjects: &[String],
+) -> Result<Vec<(String, SagaOf)>, StoreError> {
+    let rows: Vec<(String, Uuid, String, String)> = strays::among(
+        master,
+        "SELECT subject, saga_id, kind, status FROM saga WHERE subject IN (",
+        subjects,
+        ") ORDER BY subject, created_at, saga_id",
     )
-    .bind(subject)
-    .fetch_all(master)
-    .await
-    .map_err(failed)?;
+    .await?;
     rows.into_iter()
-        .map(|(saga_id, kind, status)| {
+        .map(|(subject, saga_id, kind, status)| {
             let bad = |column: &str| corrupt("saga", format!("{saga_id}: {column}"));
-            Ok(SagaOf {
+            let saga = SagaOf {
                 saga_id,
                 kind: SagaKind::parse(&kind).ok_or_else(|| bad("kind"))?,
                 status: SagaStatus::parse(&status).ok_or_else(|| bad("status"))?,
-            })
+            };
+            Ok((subject, saga))
         })
         .collect()
 }

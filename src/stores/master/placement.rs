@@ -28,6 +28,8 @@ pub struct Shard {
     /// Brokers that it may hold.
     pub capacity: u32,
     pub accepts_new: bool,
+    /// `making` until its database is whole, then `open`.
+    pub state: String,
     pub brokers: i64,
 }
 
@@ -43,7 +45,7 @@ macro_rules! servers {
 
 macro_rules! shards {
     () => {
-        "SELECT h.shard_id, h.server_name, h.database_name, h.capacity, h.accepts_new,
+        "SELECT h.shard_id, h.server_name, h.database_name, h.capacity, h.accepts_new, h.state,
              (SELECT COUNT(*) FROM broker b WHERE b.shared_shard_id = h.shard_id) AS brokers
          FROM shared_shard h"
     };
@@ -113,7 +115,8 @@ pub async fn emptiest_server(tx: &mut MasterTx) -> Result<Option<Server>, StoreE
     .map_err(failed)
 }
 
-/// Registers a shard that takes no brokers yet, or finds it where it is registered.
+/// Registers a shard that is `making` and takes no brokers yet, or finds it where it is
+/// registered.
 ///
 /// # Errors
 /// The master's.
@@ -125,8 +128,8 @@ pub async fn put_shard(
     now: DateTime<Utc>,
 ) -> Result<Shard, StoreError> {
     sqlx::query(
-        "INSERT INTO shared_shard (server_name, database_name, capacity, accepts_new, created_at)
-         VALUES (?, ?, ?, FALSE, ?) ON DUPLICATE KEY UPDATE shard_id = shard_id",
+        "INSERT INTO shared_shard (server_name, database_name, capacity, accepts_new, state, created_at)
+         VALUES (?, ?, ?, FALSE, 'making', ?) ON DUPLICATE KEY UPDATE shard_id = shard_id",
     )
     .bind(server)
     .bind(database)
@@ -144,6 +147,93 @@ pub async fn put_shard(
     .fetch_one(master)
     .await
     .map_err(failed)
+}
+
+/// The database of a shard is whole.
+///
+/// # Errors
+/// The master's.
+pub async fn set_shard_made(master: &Pool, shard_id: u32) -> Result<(), StoreError> {
+    sqlx::query("UPDATE shared_shard SET state = 'open' WHERE shard_id = ?")
+        .bind(shard_id)
+        .execute(master)
+        .await
+        .map_err(failed)?;
+    Ok(())
+}
+
+/// The registered shard in a database of a server.
+///
+/// # Errors
+/// The master's.
+pub async fn shard_in(
+    master: &Pool,
+    server: &str,
+    database: &str,
+) -> Result<Option<Shard>, StoreError> {
+    sqlx::query_as(concat!(
+        shards!(),
+        " WHERE h.server_name = ? AND h.database_name = ?"
+    ))
+    .bind(server)
+    .bind(database)
+    .fetch_optional(master)
+    .await
+    .map_err(failed)
+}
+
+/// The FULL broker whose own a database of a server is.
+///
+/// # Errors
+/// The master's.
+pub async fn owner_of(
+    master: &Pool,
+    server: &str,
+    database: &str,
+) -> Result<Option<u64>, StoreError> {
+    sqlx::query_scalar(
+        "SELECT broker_id FROM broker
+         WHERE broker_mode = 'FULL' AND server_name = ? AND database_name = ?",
+    )
+    .bind(server)
+    .bind(database)
+    .fetch_optional(master)
+    .await
+    .map_err(failed)
+}
+
+/// The master's own database, by its name.
+///
+/// # Errors
+/// The master's.
+pub async fn own_name(master: &Pool) -> Result<String, StoreError> {
+    sqlx::query_scalar("SELECT CAST(DATABASE() AS CHAR)")
+        .fetch_one(master)
+        .await
+        .map_err(failed)
+}
+
+/// Strikes a shard without brokers off the registry; gives whether it has none. Placements take
+/// turns, as for servers, so none comes meanwhile.
+///
+/// # Errors
+/// The master's.
+pub async fn remove_shard(tx: &mut MasterTx, shard_id: u32) -> Result<bool, StoreError> {
+    lock(
+        tx,
+        "SELECT shard_id FROM shared_shard ORDER BY shard_id FOR UPDATE",
+    )
+    .await?;
+    let done = sqlx::query(
+        "DELETE FROM shared_shard WHERE shard_id = ?
+           AND NOT EXISTS (SELECT 1 FROM broker b WHERE b.shared_shard_id = ?)",
+    )
+    .bind(shard_id)
+    .bind(shard_id)
+    .execute(tx)
+    .await
+    .map_err(failed)?;
+    Ok(done.rows_affected() == 1)
 }
 
 /// Says whether a shard takes new brokers; gives whether there is such a shard.
@@ -197,7 +287,7 @@ pub async fn emptiest_shard(tx: &mut MasterTx) -> Result<Option<Shard>, StoreErr
     .await?;
     sqlx::query_as(concat!(
         shards!(),
-        " WHERE h.accepts_new = TRUE HAVING brokers < h.capacity
+        " WHERE h.accepts_new = TRUE AND h.state = 'open' HAVING brokers < h.capacity
           ORDER BY brokers, h.shard_id LIMIT 1"
     ))
     .fetch_optional(tx)

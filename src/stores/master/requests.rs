@@ -1,7 +1,10 @@
 //! `network_request` and its events. A change is applied only to the version that it was decided
 //! on, with its event, in the caller's transaction.
 
+mod page;
 mod row;
+
+pub use page::{Read, after, events_of, some};
 
 use chrono::{DateTime, Utc};
 use sqlx::types::Json;

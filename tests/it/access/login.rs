@@ -5,6 +5,7 @@ use futures::future::join_all;
 use serde_json::json;
 use settlenet::domain::access::Role;
 use settlenet::http::HttpConfig;
+use settlenet::services::auth::AuthError;
 
 use super::{Access, PASSWORD};
 
@@ -280,6 +281,77 @@ async fn guessing_a_password_gets_slow_for_known_and_unknown_logins_alike() {
         );
     }
     assert_eq!(access.log_in("anna", PASSWORD).await.status, 200);
+}
+
+/// A database may take a login with spaces at its end for the one without them.
+#[tokio::test]
+async fn no_spelling_of_a_login_gets_round_its_waits() {
+    let access = Access::with(
+        |auth| auth.login_attempts = 1,
+        HttpConfig::default(),
+        Vec::new(),
+    )
+    .await;
+    access.user("victim-a", Role::BrokerViewer, Some(1)).await;
+    for spelling in ["victim-a ", " victim-a", "victim-a\t", "victim-a\u{a0}", ""] {
+        let answer = access.log_in(spelling, PASSWORD).await;
+        assert_eq!(
+            (answer.status, answer.code()),
+            (401, "credentials_invalid"),
+            "{spelling:?}"
+        );
+    }
+    for spelling in ["victim-a", "VICTIM-A"] {
+        let answer = access.log_in(spelling, "wrong horse battery").await;
+        assert_eq!(answer.status, 401);
+    }
+    assert_eq!(access.log_in("Victim-A", PASSWORD).await.status, 429);
+}
+
+/// Who guesses at a login makes it wait where the guesses come from. Elsewhere its owner waits
+/// for seconds at most, and not at all where the login has proved itself.
+#[tokio::test]
+async fn strangers_do_not_keep_a_logins_owner_out() {
+    let access = Access::with(
+        |auth| {
+            auth.login_attempts = 2;
+            auth.address_attempts = 1000;
+        },
+        HttpConfig::default(),
+        Vec::new(),
+    )
+    .await;
+    access.user("anna", Role::BrokerViewer, Some(1)).await;
+    let from = async |place: u8, password: &str| {
+        let address = std::net::Ipv4Addr::new(192, 0, 2, place).into();
+        let auth = &access.state.auth;
+        auth.log_in("anna", password.into(), None, address).await
+    };
+    from(1, PASSWORD).await.unwrap();
+    // Guesses from one place: that place waits longer and longer, others not at all.
+    for _ in 0..6 {
+        let _ = from(2, "wrong horse battery").await;
+        access.clock.advance(Span::seconds(20));
+    }
+    let _ = from(2, "wrong horse battery").await;
+    assert!(matches!(
+        from(2, PASSWORD).await,
+        Err(AuthError::Throttled { wait }) if wait > Span::seconds(20)
+    ));
+    from(3, PASSWORD).await.unwrap();
+    // From many: beyond what is free each further guess is waited for, wherever from.
+    for place in 10..40 {
+        let _ = from(place, "wrong horse battery").await;
+    }
+    let Err(AuthError::Throttled { wait }) = from(4, PASSWORD).await else {
+        panic!("a new place waits");
+    };
+    assert!(wait <= Span::seconds(10), "{wait}");
+    for place in [1, 3] {
+        from(place, PASSWORD).await.unwrap();
+    }
+    access.clock.advance(wait);
+    from(4, PASSWORD).await.unwrap();
 }
 
 #[tokio::test]

@@ -21,7 +21,7 @@ use settlenet::http::{self, AppState, HttpConfig, ReadyCheck, Services, TokenRat
 use settlenet::runtime::{Clock, Entropy, Lifecycle};
 use settlenet::services::Intention;
 use settlenet::services::auth::{AuthConfig, AuthService, keys as signing};
-use settlenet::services::team::{Member, NewUser, TeamService};
+use settlenet::services::team::{By, Member, NewUser, TeamService};
 use settlenet::stores::migrate::{Kind, migrate};
 use settlenet::stores::pool::{Pool, PoolBounds};
 use tower::ServiceExt;
@@ -148,7 +148,7 @@ impl Access {
         let team = TeamSeat { broker_id };
         self.state
             .team
-            .create_user(team, new, &intention)
+            .create_user(team, new, By::Operator, &intention)
             .await
             .unwrap()
     }

@@ -251,6 +251,85 @@ async fn a_program_logs_in_with_its_secret_until_it_is_disabled() {
 }
 
 #[tokio::test]
+async fn a_token_hands_on_no_more_than_it_has() {
+    let access = Access::new().await;
+    access.user("alpha", Role::BrokerAdmin, Some(1)).await;
+    let alpha = access.token("alpha").await;
+    let body =
+        json!({"name": "bot", "role": "broker_admin", "scopes": ["team:write", "book:read"]});
+    let made = access.post(CLIENTS, Some(&alpha), Some("bot"), body).await;
+    assert_eq!(made.status, 201, "{made:?}");
+    let body = json!({
+        "grant_type": "client_credentials",
+        "client_id": made.body["client"]["id"], "client_secret": made.body["client_secret"],
+    });
+    let answer = access.post("/v1/auth/token", None, None, body).await;
+    let bot = answer.body["access_token"].as_str().unwrap();
+
+    let client = |scopes: Value| json!({"name": "x", "role": "broker_admin", "scopes": scopes});
+    for (number, (path, body)) in [
+        (CLIENTS, json!({"name": "x", "role": "broker_admin"})),
+        (CLIENTS, client(json!(["team:write", "book:write"]))),
+        (CLIENTS, json!({"name": "x", "role": "broker_viewer"})),
+        (USERS, person("eve", "broker_admin")),
+        (USERS, person("eve", "broker_viewer")),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let key = format!("more-{number}");
+        let answer = access.post(path, Some(bot), Some(&key), body.clone()).await;
+        assert_eq!(
+            (answer.status, answer.code()),
+            (403, "scope_missing"),
+            "{body}"
+        );
+    }
+    let body = client(json!(["book:read"]));
+    let answer = access.post(CLIENTS, Some(bot), Some("less"), body).await;
+    assert_eq!(answer.status, 201, "{answer:?}");
+}
+
+/// A token lives for minutes after its holder was disabled: it reads, and hands nothing on.
+#[tokio::test]
+async fn who_was_disabled_manages_nobody() {
+    let access = Access::new().await;
+    access.user("alpha", Role::BrokerAdmin, Some(1)).await;
+    let second = access.user("second", Role::BrokerAdmin, Some(1)).await;
+    access.user("root", Role::PlatformAdmin, None).await;
+    let other_root = access.user("root2", Role::PlatformAdmin, None).await;
+    let [alpha, late, root, late_root] = [
+        access.token("alpha").await,
+        access.token("second").await,
+        access.token("root").await,
+        access.token("root2").await,
+    ];
+    for (token, id) in [(&alpha, second.user_id), (&root, other_root.user_id)] {
+        let path = format!("{USERS}/{id}/disable");
+        let answer = access.post(&path, Some(token), None, json!({})).await;
+        assert_eq!(answer.status, 200, "{answer:?}");
+    }
+    let disable = format!("{USERS}/{}/disable", second.user_id);
+    let client = json!({"name": "x", "role": "broker_viewer"});
+    let server = json!({"server_name": "b", "capacity": 1});
+    for (token, path, body) in [
+        (&late, USERS, person("eve", "broker_viewer")),
+        (&late, CLIENTS, client),
+        (&late, disable.as_str(), json!({})),
+        (&late_root, USERS, person("eve", "arbiter")),
+        (&late_root, "/v1/admin/servers", server),
+    ] {
+        let answer = access.post(path, Some(token), Some("late"), body).await;
+        assert_eq!(
+            (answer.status, answer.code()),
+            (401, "caller_disabled"),
+            "{path}"
+        );
+    }
+    assert_eq!(access.get(USERS, Some(&late)).await.status, 200);
+}
+
+#[tokio::test]
 async fn lists_are_paged() {
     let access = Access::new().await;
     access.user("alpha", Role::BrokerAdmin, Some(1)).await;

@@ -1,3 +1,5 @@
+use axum::body::Body;
+use axum::http::Request;
 use serde_json::{Value, json};
 use settlenet::domain::access::Role;
 
@@ -209,4 +211,90 @@ async fn servers_and_shards() {
         );
     }
     assert_eq!(api.get(shards, &token).await.items().len(), 2);
+}
+
+/// What begins something is refused; what finishes, keeps books or takes rights away goes on.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_staff_of_a_suspended_broker_starts_nothing_new() {
+    let api = Api::new().await;
+    let token = api.admin_of(api.world.gamma).await;
+    let operator = api.token(Role::BrokerOperator, Some(api.world.gamma)).await;
+    let account = json!({"owner_kind": "partner", "owner_ref": "FO-1",
+                         "currency_code": api.world.currency});
+    let opened = api.post("/v1/accounts", &token, account.clone()).await;
+    assert_eq!(opened.status, 201, "{opened:?}");
+    let platform = api.platform().await;
+    let path = format!("{BROKERS}/{}/suspend", api.world.gamma);
+    assert_eq!(api.post(&path, &platform, json!({})).await.status, 200);
+
+    let user =
+        json!({"login": "eve", "password": "correct horse battery", "role": "broker_viewer"});
+    let client = json!({"name": "x", "role": "broker_viewer"});
+    let other = json!({"owner_kind": "partner", "owner_ref": "FO-2",
+                       "currency_code": api.world.currency});
+    for (path, body) in [
+        ("/v1/team/users", user),
+        ("/v1/team/clients", client),
+        ("/v1/accounts", other),
+    ] {
+        let answer = api.post(path, &token, body).await;
+        assert_eq!(answer.problem(), (403, "broker_suspended"), "{path}");
+    }
+    let users = api.get("/v1/team/users", &token).await;
+    assert_eq!(users.status, 200);
+    let path = format!(
+        "/v1/accounts/{}/entries",
+        opened.body["id"].as_str().unwrap()
+    );
+    let correction = json!({"kind": "correction", "side": "credit", "amount": "1.00",
+                            "currency_code": api.world.currency});
+    assert_eq!(api.post(&path, &token, correction).await.status, 201);
+    let mine = |row: &&Value| row["role"] == "broker_operator";
+    let items = users.items();
+    let id = items.iter().find(mine).unwrap()["id"].as_str().unwrap();
+    let path = format!("/v1/team/users/{id}/disable");
+    assert_eq!(api.post(&path, &token, json!({})).await.status, 200);
+    assert_eq!(api.get("/v1/accounts", &operator).await.status, 200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_shard_is_removed_once_it_holds_no_books() {
+    let api = Api::new().await;
+    let token = api.platform().await;
+    let database = format!("{}more", api.world.databases.prefix);
+    let body = json!({"server_name": "a", "database_name": database, "capacity": 5});
+    let made = api.post("/v1/admin/shards", &token, body).await;
+    assert_eq!(
+        (made.status, &made.body["state"]),
+        (201, &json!("open")),
+        "{made:?}"
+    );
+    let remove = async |id: &Value| {
+        let path = format!("/v1/admin/shards/{id}");
+        let request = Request::delete(path).header("authorization", format!("Bearer {token}"));
+        api.send(request.body(Body::empty()).unwrap()).await
+    };
+    assert_eq!(
+        remove(&json!(1)).await.problem(),
+        (409, "conflict"),
+        "it has brokers"
+    );
+    assert_eq!(remove(&made.body["id"]).await.status, 200);
+    assert_eq!(remove(&made.body["id"]).await.problem(), (404, "not_found"));
+
+    for (body, expected) in [
+        (
+            json!({"server_name": "a", "database_name": "mysql", "capacity": 5}),
+            409,
+        ),
+        (
+            json!({"server_name": "zz", "database_name": database, "capacity": 5}),
+            422,
+        ),
+    ] {
+        let answer = api.post("/v1/admin/shards", &token, body).await;
+        assert_eq!(answer.status, expected, "{answer:?}");
+    }
+    let shards = api.get("/v1/admin/shards", &token).await;
+    assert_eq!(shards.items().len(), 1);
 }

@@ -2,6 +2,7 @@
 //! servers.
 
 mod accounts;
+mod alerts;
 mod brokers;
 mod chain;
 mod lists;
@@ -21,7 +22,7 @@ use settlenet::domain::ids::BrokerId;
 use settlenet::http::{self, AppState, HttpConfig, Services, TokenRate};
 use settlenet::runtime::{Entropy, Lifecycle};
 use settlenet::services::auth::{AuthConfig, AuthService, keys};
-use settlenet::services::team::{NewUser, TeamService};
+use settlenet::services::team::{By, NewUser, TeamService};
 use tower::ServiceExt;
 use uuid::Uuid;
 
@@ -119,7 +120,7 @@ impl Api {
         };
         let seat = TeamSeat { broker_id };
         let team = &self.state.team;
-        team.create_user(seat, new, &World::intention())
+        team.create_user(seat, new, By::Operator, &World::intention())
             .await
             .unwrap();
         self.log_in(&login).await

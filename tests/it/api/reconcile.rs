@@ -62,3 +62,24 @@ async fn an_admin_reconciles_and_sees_what_is_wrong() {
     drop(turn);
     assert_eq!(api.get(PATH, &token).await.status, 200);
 }
+
+/// A real network's is the command line's: whoever asks is told at once.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_network_too_large_for_an_answer_is_told_so() {
+    let api = Api::new().await;
+    let (world, token) = (&api.world, api.platform().await);
+    assert!(world.app.reconcile.is_within(0, 4).await.unwrap());
+    world.create(world.alpha, world.send(None)).await;
+    assert!(world.app.reconcile.is_within(1, 4).await.unwrap());
+    assert!(!world.app.reconcile.is_within(0, 4).await.unwrap());
+    assert!(!world.app.reconcile.is_within(1, 3).await.unwrap());
+    sqlx::query(
+        "INSERT INTO broker (name, broker_mode, plan, state, created_at)
+         SELECT CONCAT('crowd ', seq), 'SOLO', 'starter', 'active', NOW(6) FROM seq_1_to_500",
+    )
+    .execute(&world.app.systems.master)
+    .await
+    .unwrap();
+    let answer = api.get(PATH, &token).await;
+    assert_eq!(answer.problem(), (409, "too_much"));
+}

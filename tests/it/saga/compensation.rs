@@ -16,8 +16,12 @@ use super::shapes::{Shape, client, from_client};
 use crate::harness::{World, assert_invariants, hold_of, step_named};
 
 async fn obligation_status(world: &World, plan: &Plan) -> String {
-    let owed = obligations::of_saga(&world.app.systems.master, plan.saga_id).await;
-    owed.unwrap().expect("there is one").status.to_string()
+    let owed = obligations::of_sagas(&world.app.systems.master, &[plan.saga_id]).await;
+    owed.unwrap()
+        .first()
+        .expect("there is one")
+        .status
+        .to_string()
 }
 
 #[tokio::test(flavor = "multi_thread")]

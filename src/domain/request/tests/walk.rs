@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::domain::plan::{Action, Plan};
-use crate::domain::request_event::Event;
+use crate::domain::request_event::{Event, EventDraft};
 use crate::domain::saga::SagaKind;
 
 #[derive(Clone, Debug)]
@@ -122,6 +122,10 @@ fn check_state(request: &Request) {
     assert!(request.settled_amount() <= request.amount);
 }
 
+fn sealed(event: EventDraft, request: &Request, now: DateTime<Utc>) -> Event {
+    Event::seal(event, request.id, 1, request.event_hash, "somebody", now)
+}
+
 fn check_plan(request: &Request, plan: &Plan) {
     match plan.kind {
         SagaKind::Accept | SagaKind::Confirm => assert_eq!(request.saga_id, Some(plan.saga_id)),
@@ -153,12 +157,14 @@ proptest! {
     ) {
         let kind = if send { RequestKind::Send } else { RequestKind::Receive };
         let mut now = start();
-        let mut request = created(NewRequest {
+        let new = NewRequest {
             account: floored.then(|| account(AUTHOR, OwnerKind::Partner)),
             ..new_request(kind, direct.then_some(TARGET))
-        });
+        };
+        let made = new.create(now).unwrap();
+        let mut request = made.request;
+        let mut events = vec![sealed(made.event, &request, now)];
         let mut once_sent = false;
-        let mut events = Vec::new();
         for (number, (what, by, minutes)) in steps.into_iter().enumerate() {
             now += Duration::minutes(minutes);
             let saga_id = Uuid::from_u128(number as u128 + 1);
@@ -174,8 +180,10 @@ proptest! {
                     once_sent |= next.status == RequestStatus::Sent;
                     prop_assert!(!once_sent || next.status != RequestStatus::Expired);
                     check_state(&next);
-                    events.push(Event::seal(event, next.id, 1, Hash([0; 32]), "x", now));
+                    events.push(sealed(event, &next, now));
                     prop_assert_eq!(&*next.past, &Past::of(&events));
+                    let events: Vec<&Event> = events.iter().collect();
+                    prop_assert_eq!(next.unlike_events(&events), [] as [&str; 0]);
                     if let Some(plan) = &plan {
                         check_plan(&next, plan);
                     }

@@ -1,4 +1,4 @@
-//! `login_throttle`.
+//! `login_throttle` and `login_address`.
 
 use chrono::{DateTime, Utc};
 
@@ -102,6 +102,60 @@ pub async fn refund(pool: &Pool, subject: Hash) -> Result<(), StoreError> {
 /// The database's.
 pub async fn purge(pool: &Pool, before: DateTime<Utc>, limit: u32) -> Result<u64, StoreError> {
     let done = sqlx::query("DELETE FROM login_throttle WHERE updated_at < ? LIMIT ?")
+        .bind(before)
+        .bind(limit)
+        .execute(pool)
+        .await
+        .map_err(failed)?;
+    Ok(done.rows_affected())
+}
+
+/// Notes that a login has proved itself from an address block.
+///
+/// # Errors
+/// The database's.
+pub async fn prove(pool: &Pool, subject: Hash, now: DateTime<Utc>) -> Result<(), StoreError> {
+    sqlx::query(
+        "INSERT INTO login_address (subject, proved_at) VALUES (?, ?)
+         ON DUPLICATE KEY UPDATE proved_at = VALUES(proved_at)",
+    )
+    .bind(subject.0.as_slice())
+    .bind(now)
+    .execute(pool)
+    .await
+    .map_err(failed)?;
+    Ok(())
+}
+
+/// Whether a login has proved itself from an address block since a time.
+///
+/// # Errors
+/// The database's.
+pub async fn is_proved(
+    pool: &Pool,
+    subject: Hash,
+    since: DateTime<Utc>,
+) -> Result<bool, StoreError> {
+    let found: Option<i32> =
+        sqlx::query_scalar("SELECT 1 FROM login_address WHERE subject = ? AND proved_at >= ?")
+            .bind(subject.0.as_slice())
+            .bind(since)
+            .fetch_optional(pool)
+            .await
+            .map_err(failed)?;
+    Ok(found.is_some())
+}
+
+/// Deletes up to `limit` proofs from before a time; how many.
+///
+/// # Errors
+/// The database's.
+pub async fn purge_proofs(
+    pool: &Pool,
+    before: DateTime<Utc>,
+    limit: u32,
+) -> Result<u64, StoreError> {
+    let done = sqlx::query("DELETE FROM login_address WHERE proved_at < ? LIMIT ?")
         .bind(before)
         .bind(limit)
         .execute(pool)

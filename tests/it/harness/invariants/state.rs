@@ -165,7 +165,11 @@ async fn load_sagas(master: &Pool) -> (Vec<(SagaRecord, Cursors)>, Vec<Obligatio
             failed,
         };
         sagas.push((record.expect("reads").expect("is there"), cursors));
-        owed.extend(obligations::of_saga(master, saga_id).await.expect("reads"));
+        owed.extend(
+            obligations::of_sagas(master, &[saga_id])
+                .await
+                .expect("reads"),
+        );
     }
     let all = ids(master, "SELECT obligation_id FROM obligation").await;
     assert_eq!(all.len(), owed.len(), "an obligation without a saga");

@@ -1,0 +1,13 @@
+-- A broker's obligations as debtor, newest first. ADD KEY IF NOT EXISTS is MariaDB's alone.
+SET @add_key = IF(
+    EXISTS (
+        SELECT 1 FROM information_schema.statistics
+        WHERE table_schema = DATABASE() AND table_name = 'obligation'
+          AND index_name = 'obligation_debtor_newest'
+    ),
+    'DO 0',
+    'ALTER TABLE obligation ADD KEY obligation_debtor_newest (debtor_broker_id, created_at, obligation_id)'
+);
+PREPARE add_key FROM @add_key;
+EXECUTE add_key;
+DEALLOCATE PREPARE add_key
