@@ -298,8 +298,37 @@ async fn bad_fields_are_named() {
         );
         assert_eq!(answer.fields(), [field], "{value}");
     }
+    for field in ["type", "currency_code", "amount", "method"] {
+        let mut body = good.clone();
+        body.as_object_mut().unwrap().remove(field);
+        assert_eq!(api.post(REQUESTS, &as_alpha, body).await.fields(), [field]);
+    }
+    assert!(
+        api.get(REQUESTS, &as_alpha).await.items().is_empty(),
+        "nothing was made"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn bad_terms_are_named() {
+    let api = Api::new().await;
+    let as_alpha = api.admin_of(api.world.alpha).await;
+    let good = send_to(&api, api.world.beta);
+    let answer = api
+        .post(
+            REQUESTS,
+            &as_alpha,
+            with(good.clone(), "terms", json!(["author_owes", null])),
+        )
+        .await;
+    assert_eq!((answer.status, answer.fields()), (422, vec!["terms"]));
     for (commission, field) in [
         (json!({ "payer": "author" }), "terms.commission"),
+        (json!(["author", "1.00", null]), "terms.commission"),
+        (
+            json!({ "payer": { "author": null }, "amount": "1.00" }),
+            "terms.commission.payer",
+        ),
         (
             json!({ "payer": "author", "amount": "1.00", "basis_points": 5 }),
             "terms.commission",
@@ -309,7 +338,7 @@ async fn bad_fields_are_named() {
             "terms.commission",
         ),
         (
-            json!({ "payer": "author", "basis_points": 10_001 }),
+            json!({ "payer": "author", "basis_points": 10_000 }),
             "terms.commission",
         ),
         (
@@ -329,11 +358,6 @@ async fn bad_fields_are_named() {
             "{}",
             answer.text
         );
-    }
-    for field in ["type", "currency_code", "amount", "method"] {
-        let mut body = good.clone();
-        body.as_object_mut().unwrap().remove(field);
-        assert_eq!(api.post(REQUESTS, &as_alpha, body).await.fields(), [field]);
     }
     assert!(
         api.get(REQUESTS, &as_alpha).await.items().is_empty(),
