@@ -1,11 +1,11 @@
 //! Proof that money was sent: one or several statements, at least one of substance.
 
 use serde::{Deserialize, Serialize};
-
 use uuid::Uuid;
 
 use super::canonical::Hash;
 use super::text;
+use super::words::words;
 
 /// At most this many proofs come with one `sent`.
 pub const MAX_PROOFS: usize = 10;
@@ -15,14 +15,15 @@ pub const MAX_NOTE: usize = 1_000;
 /// Where an upload is found; a proof names its file by this and the id.
 pub const UPLOADS: &str = "/v1/uploads/";
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ProofType {
-    Photo,
-    TxHash,
-    TransferRef,
-    Document,
-}
+words!(
+    /// What a proof is.
+    ProofType {
+        Photo = "photo",
+        TxHash = "tx_hash",
+        TransferRef = "transfer_ref",
+        Document = "document",
+    }
+);
 
 /// One proof. A photo or document is an upload (or an address elsewhere) with its SHA-256, so
 /// that a swapped file shows; a hash or reference is its value.

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use super::guard::Allowed;
 use super::idempotency::IdempotencyKey;
 use super::json::StrictJson;
-use super::paging::{Page, PageRequest};
+use super::paging::{Page, PageRequest, Place};
 use super::params::{PathOf, QueryOf};
 use super::problem::{Code, Problem};
 use super::routes::Routes;
@@ -22,7 +22,6 @@ use super::state::AppState;
 use crate::domain::access::{Role, Scope, actions};
 use crate::domain::canonical::Hash;
 use crate::domain::ids::{BrokerId, ClientId, UserId};
-use crate::domain::moment::Moment;
 use crate::route;
 use crate::services::team::{Client, Member, NewClient, NewUser, TeamError};
 
@@ -117,8 +116,6 @@ struct CreatedClient {
     #[schema(required)]
     client_secret: Option<String>,
 }
-
-type Place = (Moment, u64);
 
 /// List the team's people.
 #[utoipa::path(get, path = "/v1/team/users", tag = "team", operation_id = "team_users",

@@ -4,6 +4,7 @@
 mod accounts;
 mod brokers;
 mod chain;
+mod lists;
 mod metrics;
 mod reconcile;
 mod requests;
