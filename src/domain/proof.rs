@@ -1,7 +1,6 @@
 //! Proof that money was sent: one or several statements, at least one of substance.
 
 use serde::{Deserialize, Serialize};
-
 use uuid::Uuid;
 
 use super::canonical::Hash;

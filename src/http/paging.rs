@@ -17,10 +17,10 @@ pub const LIMIT_MAX: u32 = 200;
 const CHECK: usize = 6;
 
 /// Where a row is in a list by time: when it was made, and the bits of its id.
+/// Anybody can make one up, so its time is read as any other that comes from outside.
 pub type Place = (Moment, u64);
 
-/// What of a list is asked for. `K` is the place of a row in its order, such as
-/// [`Place`]; a time in it is a [`Moment`], for anybody can make up a cursor.
+/// What of a list is asked for. `K` is the place of a row in its order, such as [`Place`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageRequest<K> {
     list: &'static str,

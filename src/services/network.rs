@@ -112,7 +112,7 @@ impl NetworkService {
         }
         let currency = self.currency(&request).await?;
         let open = self.may_accept(actor.broker, &request).await?;
-        let account = self.account_for(actor.broker, &request, account).await?;
+        let account = Box::pin(self.account_for(actor.broker, &request, account)).await?;
         self.transition(actor, request, move |request, saga_id, now| {
             if request.status == RequestStatus::Pending && !open {
                 // Open again just now, and nobody has looked at the account.
@@ -334,7 +334,7 @@ impl NetworkService {
                 }
             };
             return match saga_id {
-                Some(saga_id) => self.settled(actor, saga_id, id).await,
+                Some(saga_id) => Box::pin(self.settled(actor, saga_id, id)).await,
                 None => Ok(Answer {
                     request: recorded,
                     running: None,
@@ -457,9 +457,12 @@ impl NetworkService {
         };
         if open {
             self.may_start(broker).await?;
-            if self.may_start(request.author).await.is_err() {
-                return Err(NetworkError::AuthorSuspended);
-            }
+            self.may_start(request.author)
+                .await
+                .map_err(|error| match error {
+                    NetworkError::Suspended => NetworkError::AuthorSuspended,
+                    other => other,
+                })?;
         }
         Ok(open)
     }

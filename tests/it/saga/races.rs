@@ -33,7 +33,7 @@ async fn two_hundred_confirms_are_one_settlement_and_two_hundred_equal_answers()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn twenty_racing_accepts_have_one_winner_and_nineteen_who_hear_the_status() {
+async fn twenty_racing_accepts_have_one_winner_and_nineteen_who_come_too_late() {
     let world = World::with_extra_brokers(17).await;
     let mut input = world.send(None);
     let account = super::shapes::client(&world, world.alpha, 1_000_000).await;
