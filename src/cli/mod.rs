@@ -9,6 +9,7 @@ mod down;
 mod ids;
 mod logging;
 mod migrate;
+mod openapi;
 mod reconcile;
 mod serve;
 pub mod settings;
@@ -59,6 +60,7 @@ enum Command {
     Reconcile(reconcile::Args),
     Ids(ids::Args),
     Verify(verify::Args),
+    Openapi(openapi::Args),
 }
 
 /// The configuration file, for the subcommands that need one.
@@ -117,6 +119,7 @@ pub fn main() -> ExitCode {
             Command::Ids(args) => ids::run(&args),
             Command::Admin(args) => admin::run(&args).await,
             Command::Reconcile(args) => reconcile::run(&args).await,
+            Command::Openapi(args) => openapi::run(&args),
             Command::Verify(args) => verify::run(&args).await,
         }
     });

@@ -16,7 +16,7 @@ use crate::services::team::TeamService;
 use crate::stack::record_companion;
 use crate::workers;
 
-/// Serves the REST API and does the background work.
+/// Serve the REST API and do the background work
 ///
 /// Any number of processes may serve one network. /docs describes the API, /healthz and /readyz
 /// tell how it is, /metrics what it measures. SIGTERM or SIGINT end it after what is running.

@@ -42,6 +42,8 @@ pub fn http(http: &Http) -> HttpConfig {
         body_limit: http.body_limit_bytes,
         upload_limit: http.upload_limit_bytes,
         timeout: http.timeout_ms.duration(),
+        idle_timeout: http.idle_timeout_ms.duration(),
+        max_connections: http.max_connections,
         drain: http.shutdown_grace_ms.duration(),
         cors_origins: http.cors_origins.clone(),
         trusted_proxies: http.trusted_proxies,

@@ -9,7 +9,7 @@ use crate::app::App;
 use crate::runtime::{Clock, Entropy};
 use crate::workers;
 
-/// Runs the background work without serving clients.
+/// Do the background work without serving clients
 ///
 /// Takes over sagas whose process has died, expires requests past their deadline and numbers
 /// the event feeds. `settlenet serve` does all of it too; run this besides to have more hands.

@@ -29,6 +29,15 @@ impl Config {
             0..=600_000,
         )?;
         within("http.timeout_ms", http.timeout_ms.0, 100..=600_000)?;
+        within(
+            "http.idle_timeout_ms",
+            http.idle_timeout_ms.0,
+            100..=600_000,
+        )?;
+        within("http.max_connections", http.max_connections, 1..=1_000_000)?;
+        for origin in &http.cors_origins {
+            check_origin(origin)?;
+        }
         within("http.trusted_proxies", http.trusted_proxies, 0..=16)?;
         within(
             "http.token_rate_per_minute",
@@ -68,14 +77,7 @@ impl Config {
             self.network.confirm_by_s.0,
             60..=365 * DAY,
         )?;
-        if let Err(error) = self.log.level.parse::<tracing_subscriber::EnvFilter>() {
-            return Err(wrong(
-                "log.level",
-                format!("{:?}", self.log.level),
-                format!("error, warn, info, debug, trace, or directives ({error})"),
-            ));
-        }
-        Ok(())
+        check_level(&self.log.level)
     }
 
     fn check_pools_and_ledger(&self) -> Result<(), ConfigError> {
@@ -167,6 +169,11 @@ impl Config {
             saga.backoff_max_ms.0,
             saga.backoff_base_ms.0..=3_600_000,
         )?;
+        within(
+            "saga.alert_after_ms",
+            saga.alert_after_ms.0,
+            100..=86_400_000,
+        )?;
         within("saga.poll_ms", saga.poll_ms.0, 10..=60_000)?;
         within("saga.concurrency", saga.concurrency, 1..=10_000)?;
         within("saga.claim_batch", saga.claim_batch, 1..=10_000)?;
@@ -198,6 +205,40 @@ impl Config {
         }
         within("auth.outside.max_ttl_s", outside.max_ttl_s.0, 60..=DAY)?;
         within("auth.outside.refresh_s", outside.refresh_s.0, 10..=DAY)
+    }
+}
+
+/// What a browser sends as `Origin`: a scheme, a host, perhaps a port, and nothing after.
+fn check_origin(origin: &str) -> Result<(), ConfigError> {
+    let host = ["https://", "http://"]
+        .iter()
+        .find_map(|scheme| origin.strip_prefix(scheme));
+    let plain = |c: char| c.is_ascii_alphanumeric() || ".-:[]".contains(c);
+    if host.is_some_and(|host| !host.is_empty() && host.chars().all(plain)) {
+        return Ok(());
+    }
+    Err(wrong(
+        "http.cors_origins",
+        format!("{origin:?}"),
+        "origins such as https://desk.example or http://localhost:5173".into(),
+    ))
+}
+
+/// A level, or directives such as `info,sqlx=warn`. A lone word that is no level would be taken
+/// for a target, and nothing else be logged.
+fn check_level(level: &str) -> Result<(), ConfigError> {
+    let word = level.chars().all(|c| c.is_ascii_alphanumeric());
+    let known = level
+        .parse::<tracing_subscriber::filter::LevelFilter>()
+        .is_ok();
+    let directives = level.parse::<tracing_subscriber::EnvFilter>();
+    match directives {
+        Ok(_) if known || !word => Ok(()),
+        Ok(_) | Err(_) => Err(wrong(
+            "log.level",
+            format!("{level:?}"),
+            "off, error, warn, info, debug, trace, or directives such as info,sqlx=warn".into(),
+        )),
     }
 }
 

@@ -72,6 +72,10 @@ pub struct Http {
     pub shutdown_grace_ms: Millis,
     /// How long an answer may take to begin.
     pub timeout_ms: Millis,
+    /// How long a connection may sit there between two requests, or on half the head of one.
+    pub idle_timeout_ms: Millis,
+    /// Connections at once; more wait in the system's queue.
+    pub max_connections: usize,
     /// Origins of browsers that may call; none by default.
     pub cors_origins: Vec<String>,
     /// Proxies of ours in front, each of which adds to `x-forwarded-for`; with 0 that header is
@@ -237,6 +241,8 @@ pub struct Saga {
     /// The first wait after a failure; each further one doubles.
     pub backoff_base_ms: Millis,
     pub backoff_max_ms: Millis,
+    /// Sagas that have not ended after so long, because a system is away, raise an alert.
+    pub alert_after_ms: Millis,
     /// How often workers look for work that nothing announced.
     pub poll_ms: Millis,
     /// Sagas that one worker runs at a time.
@@ -285,6 +291,8 @@ impl Default for Http {
             confirm_wait_ms: Millis(2_000),
             shutdown_grace_ms: Millis(10_000),
             timeout_ms: Millis(30_000),
+            idle_timeout_ms: Millis(60_000),
+            max_connections: 10_000,
             cors_origins: Vec::new(),
             trusted_proxies: 0,
             token_rate_per_minute: 120,
@@ -351,6 +359,7 @@ impl Default for Saga {
             max_retries: 5,
             backoff_base_ms: Millis(200),
             backoff_max_ms: Millis(10_000),
+            alert_after_ms: Millis(60_000),
             poll_ms: Millis(500),
             concurrency: 64,
             claim_batch: 32,

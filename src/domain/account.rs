@@ -4,36 +4,21 @@ use serde::{Deserialize, Serialize};
 
 use super::ids::{AccountId, BrokerId};
 use super::money::CurrencyCode;
+use super::words::words;
 
-/// Whose balance an account is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum OwnerKind {
-    /// The broker's own; has no floor unless one is set.
-    House,
-    /// Cash in a cashier's hands; never below zero.
-    Cashier,
-    /// A client's or counterpart's; never below zero.
-    Partner,
-}
+words!(
+    /// Whose balance an account is.
+    OwnerKind {
+        /// The broker's own; has no floor unless one is set.
+        House = "house",
+        /// Cash in a cashier's hands; never below zero.
+        Cashier = "cashier",
+        /// A client's or counterpart's; never below zero.
+        Partner = "partner",
+    }
+);
 
 impl OwnerKind {
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::House => "house",
-            Self::Cashier => "cashier",
-            Self::Partner => "partner",
-        }
-    }
-
-    #[must_use]
-    pub fn parse(text: &str) -> Option<Self> {
-        [Self::House, Self::Cashier, Self::Partner]
-            .into_iter()
-            .find(|kind| kind.as_str() == text)
-    }
-
     /// The floor that an account is opened with; `None`: it may go negative without end.
     #[must_use]
     pub const fn default_floor(self) -> Option<i64> {
@@ -94,60 +79,28 @@ impl AccountRef {
     }
 }
 
-/// What a house account is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum HousePurpose {
-    Main,
-    /// Commissions earned and paid.
-    Commission,
-    /// Credits whose account was closed, waiting for a person.
-    Suspense,
-}
-
-impl HousePurpose {
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Main => "main",
-            Self::Commission => "commission",
-            Self::Suspense => "suspense",
-        }
+words!(
+    /// What a house account is for.
+    HousePurpose {
+        Main = "main",
+        /// Commissions earned and paid.
+        Commission = "commission",
+        /// Credits whose account was closed, waiting for a person.
+        Suspense = "suspense",
     }
+);
 
-    #[must_use]
-    pub fn parse(text: &str) -> Option<Self> {
-        [Self::Main, Self::Commission, Self::Suspense]
-            .into_iter()
-            .find(|purpose| purpose.as_str() == text)
+words!(
+    /// Which way an entry moves its account.
+    Side {
+        /// The balance falls.
+        Debit = "debit",
+        /// The balance rises.
+        Credit = "credit",
     }
-}
-
-/// Which way an entry moves its account.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Side {
-    /// The balance falls.
-    Debit,
-    /// The balance rises.
-    Credit,
-}
+);
 
 impl Side {
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Debit => "debit",
-            Self::Credit => "credit",
-        }
-    }
-
-    #[must_use]
-    pub fn parse(text: &str) -> Option<Self> {
-        [Self::Debit, Self::Credit]
-            .into_iter()
-            .find(|side| side.as_str() == text)
-    }
-
     #[must_use]
     pub const fn opposite(self) -> Self {
         match self {

@@ -173,6 +173,16 @@ impl Job {
         }
     }
 
+    /// Whether doing the job for the first time records an outcome of its step, under a key that
+    /// no second one can have.
+    #[must_use]
+    pub const fn leaves_an_outcome(&self) -> bool {
+        match &self.work {
+            Work::Book { .. } | Work::Reserve { .. } | Work::Release { .. } => true,
+            Work::UndoBook { .. } | Work::UndoReserve => false,
+        }
+    }
+
     /// The sagas whose reservations the job may touch.
     #[must_use]
     pub fn reservations(&self) -> Option<Uuid> {

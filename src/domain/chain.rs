@@ -13,6 +13,7 @@ use super::account::{AccountRef, Side};
 use super::canonical::{self, Hash};
 use super::ids::{AccountId, BrokerId};
 use super::money::CurrencyCode;
+use super::words::words;
 
 mod export;
 mod verify;
@@ -23,42 +24,15 @@ pub use verify::{Fault, Head, HeadError, Problem, Verified, Verifier, broker_of}
 /// The version of the entry's format that this program writes.
 pub const FORMAT: u16 = 1;
 
-/// What an entry books.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum EntryKind {
-    #[serde(rename = "request.principal")]
-    RequestPrincipal,
-    #[serde(rename = "request.commission")]
-    RequestCommission,
-    #[serde(rename = "account.opening")]
-    Opening,
-    #[serde(rename = "account.correction")]
-    Correction,
-}
-
-impl EntryKind {
-    pub const ALL: [Self; 4] = [
-        Self::RequestPrincipal,
-        Self::RequestCommission,
-        Self::Opening,
-        Self::Correction,
-    ];
-
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::RequestPrincipal => "request.principal",
-            Self::RequestCommission => "request.commission",
-            Self::Opening => "account.opening",
-            Self::Correction => "account.correction",
-        }
+words!(
+    /// What an entry books.
+    EntryKind {
+        RequestPrincipal = "request.principal",
+        RequestCommission = "request.commission",
+        Opening = "account.opening",
+        Correction = "account.correction",
     }
-
-    #[must_use]
-    pub fn parse(text: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| kind.as_str() == text)
-    }
-}
+);
 
 /// One append-only entry: everything that its hash covers. Amounts are minor units.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::canonical::Hash;
+use super::words::words;
 
 /// At most this many proofs come with one `sent`.
 pub const MAX_PROOFS: usize = 10;
@@ -10,14 +11,15 @@ pub const MAX_URL: usize = 500;
 pub const MAX_VALUE: usize = 200;
 pub const MAX_NOTE: usize = 1_000;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ProofType {
-    Photo,
-    TxHash,
-    TransferRef,
-    Document,
-}
+words!(
+    /// What a proof is.
+    ProofType {
+        Photo = "photo",
+        TxHash = "tx_hash",
+        TransferRef = "transfer_ref",
+        Document = "document",
+    }
+);
 
 /// One proof. A photo or document is an upload (or an address elsewhere) with its SHA-256, so
 /// that a swapped file shows; a hash or reference is its value.

@@ -7,14 +7,15 @@
 use serde::{Deserialize, Serialize};
 
 use super::money::Amount;
+use super::words::words;
 
-/// The two sides of a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Party {
-    Author,
-    Counterparty,
-}
+words!(
+    /// The two sides of a request.
+    Party {
+        Author = "author",
+        Counterparty = "counterparty",
+    }
+);
 
 impl Party {
     #[must_use]
@@ -24,25 +25,17 @@ impl Party {
             Self::Counterparty => Self::Author,
         }
     }
+}
 
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Author => "author",
-            Self::Counterparty => "counterparty",
-        }
+words!(
+    /// Who will owe whom.
+    ObligationTerm {
+        AuthorOwes = "author_owes",
+        CounterpartyOwes = "counterparty_owes",
+        /// Nobody: the sides are even by other means, and the ledger is not moved.
+        None = "none",
     }
-}
-
-/// Who will owe whom.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ObligationTerm {
-    AuthorOwes,
-    CounterpartyOwes,
-    /// Nobody: the sides are even by other means, and the ledger is not moved.
-    None,
-}
+);
 
 impl ObligationTerm {
     #[must_use]

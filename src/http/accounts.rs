@@ -11,7 +11,7 @@ use super::guard::Allowed;
 use super::idempotency::IdempotencyKey;
 use super::json::StrictJson;
 use super::money::{currency_named, exponent_of};
-use super::paging::{Page, PageRequest};
+use super::paging::{Page, PageRequest, Place};
 use super::params::{PathOf, QueryOf};
 use super::problem::{Code, Problem};
 use super::routes::Routes;
@@ -100,8 +100,6 @@ struct EntryBody {
     note: Option<String>,
 }
 
-type Place = (DateTime<Utc>, u64);
-
 /// List the accounts of one's book, newest first.
 #[utoipa::path(get, path = "/v1/accounts", tag = "book", operation_id = "account_list",
     params(ListQuery), responses((status = 200, body = Page<AccountView>)))]
@@ -117,16 +115,9 @@ async fn list(
         .books
         .accounts(me.seat.broker_id, query.owner_ref, after, page.fetch())
         .await?;
-    let mut views = Vec::with_capacity(found.len());
-    for (id, account) in found {
-        let place = (account.created_at, id.bits());
-        views.push((place, view(&state, account).await?));
-    }
-    Ok(Json(page.page(
-        views,
-        |(place, _)| *place,
-        |(_, view)| view,
-    )))
+    let place = |(id, account): &(AccountId, AccountState)| (account.created_at, id.bits());
+    let page = page.page_asking(found, place, |(_, account)| view(&state, account));
+    Ok(Json(page.await?))
 }
 
 /// Open an account for a cashier or a partner.

@@ -223,11 +223,9 @@ pub(super) async fn transaction_page(
         .books
         .transactions(seat.broker_id, account, page.after, page.fetch())
         .await?;
-    let mut views = Vec::with_capacity(found.len());
-    for entry in found {
-        views.push(transaction_view(state, entry).await?);
-    }
-    Ok(Json(page.page(views, |view| view.seq, |view| view)))
+    let seq = |stored: &StoredEntry| stored.entry.seq;
+    let page = page.page_asking(found, seq, |stored| transaction_view(state, stored));
+    Ok(Json(page.await?))
 }
 
 /// An entry as its broker sees it.

@@ -5,7 +5,11 @@ use axum::body::Bytes;
 use axum::extract::{FromRequest, Request};
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, StatusCode};
-use serde::de::DeserializeOwned;
+use std::marker::PhantomData;
+
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{DeserializeOwned, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use serde_json::error::Category;
 
 use super::problem::{Code, FieldError, Problem};
@@ -98,6 +102,31 @@ pub fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
         Ok(value)
     } else {
         Err(Problem::fields(unknown))
+    }
+}
+
+/// An object inside a body: serde alone would read a struct from a list of its fields' values
+/// too.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Object<T>(pub T);
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(ObjectVisitor(PhantomData))
+    }
+}
+
+struct ObjectVisitor<T>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>> Visitor<'de> for ObjectVisitor<T> {
+    type Value = Object<T>;
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Object<T>, A::Error> {
+        T::deserialize(MapAccessDeserializer::new(map)).map(Object)
     }
 }
 
@@ -260,6 +289,32 @@ mod tests {
         }
         let broken = parse::<Entry>(br#"{"sides":[null}"#).unwrap_err();
         assert_eq!(broken.code(), Code::BadJson);
+    }
+
+    #[test]
+    fn an_object_is_not_read_from_a_list_nor_a_word_from_an_object() {
+        #[derive(Debug, Deserialize)]
+        #[expect(dead_code, reason = "only read into")]
+        struct Body {
+            side: crate::domain::account::Side,
+            inner: Option<Object<Inner>>,
+            #[serde(default)]
+            list: Vec<Object<Inner>>,
+        }
+        let fault = |body: &str| {
+            let problem = parse::<Body>(body.as_bytes()).unwrap_err();
+            assert_eq!(problem.code(), Code::FieldsInvalid, "{body}");
+            problem.errors()[0].field.clone()
+        };
+        let good = r#"{"side":"debit","inner":{"payer":"a"},"list":[{"payer":"a"}]}"#;
+        assert!(parse::<Body>(good.as_bytes()).is_ok());
+        assert_eq!(fault(r#"{"side":{"debit":null}}"#), "side");
+        assert_eq!(fault(r#"{"side":"debit","inner":["a",1]}"#), "inner");
+        assert_eq!(fault(r#"{"side":"debit","list":[["a",1]]}"#), "list[0]");
+        let unknown = r#"{"side":"debit","inner":{"payer":"a","x":1}}"#;
+        assert_eq!(fault(unknown), "inner.x");
+        let wrong = r#"{"side":"debit","list":[{"payer":1}]}"#;
+        assert_eq!(fault(wrong), "list[0].payer");
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, MatchedPath, Request};
 use axum::http::header::{AUTHORIZATION, CONTENT_TYPE};
-use axum::http::{HeaderName, HeaderValue, StatusCode};
+use axum::http::{HeaderName, HeaderValue, Method, StatusCode};
 use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse, Response};
 use tower::ServiceBuilder;
@@ -120,7 +120,7 @@ async fn measure(request: Request, next: Next) -> Response {
         .extensions()
         .get::<MatchedPath>()
         .map_or_else(|| "none".to_owned(), |path| path.as_str().to_owned());
-    let method = request.method().as_str().to_owned();
+    let method = known(request.method()).to_owned();
     let start = Instant::now();
     let response = next.run(request).await;
     let class = match response.status().as_u16() / 100 {
@@ -137,6 +137,13 @@ async fn measure(request: Request, next: Next) -> Response {
     ];
     metrics::histogram!("http_request_duration_seconds", &labels).record(start.elapsed());
     response
+}
+
+/// A client may make up as many methods as it likes.
+fn known(method: &Method) -> &'static str {
+    let methods = ["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"];
+    let named = methods.into_iter().find(|name| *name == method.as_str());
+    named.unwrap_or("other")
 }
 
 /// Turns an error that isn't a problem yet into one: what a layer or the router itself answers.

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::guard::Allowed;
 use super::money::exponent_of;
-use super::paging::{Page, PageRequest};
+use super::paging::{Page, PageRequest, Place};
 use super::params::{PathOf, QueryOf};
 use super::problem::{Code, Problem};
 use super::routes::Routes;
@@ -74,8 +74,6 @@ struct PositionsView {
     items: Vec<PositionView>,
 }
 
-type Place = (DateTime<Utc>, u64);
-
 /// List one's obligations, as debtor and as creditor, newest first.
 #[utoipa::path(get, path = "/v1/obligations", tag = "obligations", operation_id = "obligation_list",
     params(ListQuery), responses((status = 200, body = Page<ObligationView>)))]
@@ -91,16 +89,9 @@ async fn list(
         .obligations
         .list(me.seat.broker_id, query.status, after, page.fetch())
         .await?;
-    let mut views = Vec::with_capacity(found.len());
-    for obligation in found {
-        let place = (obligation.created_at, obligation.id.bits());
-        views.push((place, view(&state, obligation).await?));
-    }
-    Ok(Json(page.page(
-        views,
-        |(place, _)| *place,
-        |(_, view)| view,
-    )))
+    let place = |obligation: &Obligation| (obligation.created_at, obligation.id.bits());
+    let page = page.page_asking(found, place, |obligation| view(&state, obligation));
+    Ok(Json(page.await?))
 }
 
 /// Read an obligation that one is a party of.

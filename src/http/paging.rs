@@ -2,6 +2,7 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use chrono::{DateTime, Utc};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use sha2::{Digest, Sha256};
@@ -15,8 +16,11 @@ pub const LIMIT_MAX: u32 = 200;
 
 const CHECK: usize = 6;
 
+/// Where a row is in a list by time: when it was made, and the bits of its id.
+pub type Place = (DateTime<Utc>, u64);
+
 /// What of a list is asked for. `K` is the place of a row in its order, such as
-/// `(created_at, id)`.
+/// [`Place`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageRequest<K> {
     list: &'static str,
@@ -64,17 +68,41 @@ impl<K: Serialize + DeserializeOwned> PageRequest<K> {
         key: impl Fn(&R) -> K,
         show: impl Fn(R) -> T,
     ) -> Page<T> {
-        let limit = self.limit as usize;
-        let more = rows.len() > limit;
-        rows.truncate(limit);
-        let next_cursor = rows
-            .last()
-            .filter(|_| more)
-            .map(|row| encode(self.list, &key(row)));
+        let next_cursor = self.cut(&mut rows, key);
         Page {
             items: rows.into_iter().map(show).collect(),
             next_cursor,
         }
+    }
+
+    /// As [`Self::page`], where something is asked for to show a row.
+    ///
+    /// # Errors
+    /// Those of `show`.
+    pub async fn page_asking<R, T, F>(
+        &self,
+        mut rows: Vec<R>,
+        key: impl Fn(&R) -> K,
+        show: impl Fn(R) -> F,
+    ) -> Result<Page<T>, Problem>
+    where
+        F: Future<Output = Result<T, Problem>>,
+    {
+        let next_cursor = self.cut(&mut rows, key);
+        let mut items = Vec::with_capacity(rows.len());
+        for row in rows {
+            items.push(show(row).await?);
+        }
+        Ok(Page { items, next_cursor })
+    }
+
+    /// Leaves the page's rows, and gives the cursor of the next page where there is one.
+    fn cut<R>(&self, rows: &mut Vec<R>, key: impl Fn(&R) -> K) -> Option<String> {
+        let limit = self.limit as usize;
+        let more = rows.len() > limit;
+        rows.truncate(limit);
+        let last = rows.last().filter(|_| more);
+        last.map(|row| encode(self.list, &key(row)))
     }
 }
 
@@ -118,8 +146,6 @@ fn check(list: &str, key: &[u8]) -> [u8; CHECK] {
 mod tests {
     use super::*;
 
-    type Key = (chrono::DateTime<chrono::Utc>, u64);
-
     #[test]
     fn pages_through_a_list_once() {
         let all: Vec<u64> = (0..7).rev().collect();
@@ -144,19 +170,19 @@ mod tests {
 
     #[test]
     fn refuses_what_is_not_its_own() {
-        let key: Key = (
+        let key: Place = (
             chrono::DateTime::from_timestamp_micros(1_700_000_000_123_456).unwrap(),
             7,
         );
         let cursor = encode("a", &key);
-        let read = |list, cursor: &str| PageRequest::<Key>::read(list, None, Some(cursor));
+        let read = |list, cursor: &str| PageRequest::<Place>::read(list, None, Some(cursor));
         assert_eq!(read("a", &cursor).unwrap().after, Some(key));
         assert!(read("b", &cursor).is_err());
         for bad in ["", "x", "AAAA", &cursor[1..], &format!("{cursor}A"), "é"] {
             assert!(read("a", bad).is_err(), "{bad}");
         }
         for limit in [0, LIMIT_MAX + 1] {
-            assert!(PageRequest::<Key>::read("a", Some(limit), None).is_err());
+            assert!(PageRequest::<Place>::read("a", Some(limit), None).is_err());
         }
     }
 }

@@ -13,7 +13,7 @@ use self::views::{CommissionBody, EventsView, RequestView, event_view, view};
 use super::guard::Allowed;
 use super::idempotency::IdempotencyKey;
 use super::json::StrictJson;
-use super::paging::{Page, PageRequest};
+use super::paging::{Page, PageRequest, Place};
 use super::params::{PathOf, QueryOf};
 use super::problem::{Code, Problem};
 use super::routes::Routes;
@@ -21,7 +21,7 @@ use super::state::AppState;
 use crate::domain::access::{BrokerSeat, Principal, actions};
 use crate::domain::ids::{AccountId, BrokerId, RequestId};
 use crate::domain::proof::Proof;
-use crate::domain::request::{Refusal, RequestKind, RequestStatus};
+use crate::domain::request::{Refusal, Request, RequestKind, RequestStatus};
 use crate::domain::terms::ObligationTerm;
 use crate::route;
 use crate::services::network::{
@@ -144,8 +144,6 @@ struct DisputeBody {
     claim: String,
 }
 
-type Place = (DateTime<Utc>, u64);
-
 /// Propose a request to a broker, or to all.
 #[utoipa::path(post, path = "/v1/network/requests", tag = "network", operation_id = "request_create",
     params(("Idempotency-Key" = String, Header, description = "One per intended operation.")),
@@ -211,16 +209,9 @@ async fn list(
         .network
         .requests(me.seat.broker_id, filter, after, page.fetch())
         .await?;
-    let mut views = Vec::with_capacity(found.len());
-    for request in found {
-        let place = (request.created_at, request.id.bits());
-        views.push((place, view(&state, me.seat, request).await?));
-    }
-    Ok(Json(page.page(
-        views,
-        |(place, _)| *place,
-        |(_, view)| view,
-    )))
+    let place = |request: &Request| (request.created_at, request.id.bits());
+    let page = page.page_asking(found, place, |request| view(&state, me.seat, request));
+    Ok(Json(page.await?))
 }
 
 /// Read a request.

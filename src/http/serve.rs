@@ -1,27 +1,44 @@
-use std::future::{Future, IntoFuture};
+//! Connections: as many at once as the configuration says, none that only sits there, and an
+//! orderly end. HTTP/1.1: who wants more between itself and its users has a proxy that speaks it.
+
+use std::convert::Infallible;
+use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
 
-use tokio::net::TcpListener;
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{ConnectInfo, Request};
+use hyper::body::Incoming;
+use hyper::server::conn::http1::Builder;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::service::TowerToHyperService;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tower::ServiceExt as _;
 
-use super::state::AppState;
+use super::state::{AppState, HttpConfig};
+
+/// After an accept that failed for want of something (file descriptors), before the next.
+const BREATH: Duration = Duration::from_millis(200);
 
 /// Serves until `stop`, then stops in order: `/readyz` says so, no connection is taken any more,
 /// answers that are under way are finished, and so is all that goes on without its caller. Each
 /// of the last two has the drain time.
 ///
 /// # Errors
-/// The listener's.
+/// None at present: a connection that fails concerns its client alone.
 pub async fn serve(
     listener: TcpListener,
     state: AppState,
     stop: impl Future<Output = ()> + Send + 'static,
 ) -> io::Result<()> {
     let lifecycle = state.lifecycle.clone();
-    let drain = state.config.drain;
-    let app = super::app(state).into_make_service_with_connect_info::<SocketAddr>();
-
-    let stopping = lifecycle.stopping().clone();
+    let config = state.config.clone();
+    let connections = Connections::new(&config, super::app(state));
     let told = lifecycle.clone();
     tokio::spawn(async move {
         tokio::select! {
@@ -29,19 +46,156 @@ pub async fn serve(
             () = told.stopping().cancelled() => {}
         }
     });
-    let server = axum::serve(listener, app)
-        .with_graceful_shutdown(stopping.clone().cancelled_owned())
-        .into_future();
-    let patience = async {
-        stopping.cancelled().await;
-        tokio::time::sleep(drain).await;
-    };
     tokio::select! {
-        result = server => result?,
-        () = patience => tracing::warn!("some answers were broken off"),
+        () = connections.take(listener) => {}
+        () = lifecycle.stopping().cancelled() => {}
     }
-    if !lifecycle.finished(drain).await {
+    // The listener is closed by now.
+    if tokio::time::timeout(config.drain, connections.graceful.shutdown())
+        .await
+        .is_err()
+    {
+        tracing::warn!("some answers were broken off");
+    }
+    if !lifecycle.finished(config.drain).await {
         tracing::warn!("some work was left to whoever finds it");
     }
     Ok(())
+}
+
+struct Connections {
+    app: Router,
+    builder: Builder,
+    graceful: GracefulShutdown,
+    room: Arc<Semaphore>,
+}
+
+impl Connections {
+    fn new(config: &HttpConfig, app: Router) -> Self {
+        let mut builder = Builder::new();
+        // A client has this long for the head of a request, the next one of a connection too.
+        builder
+            .timer(TokioTimer::new())
+            .header_read_timeout(config.idle_timeout);
+        Self {
+            app,
+            builder,
+            graceful: GracefulShutdown::new(),
+            room: Arc::new(Semaphore::new(config.max_connections)),
+        }
+    }
+
+    /// Takes connections while there is room; the others wait in the system's queue.
+    async fn take(&self, listener: TcpListener) {
+        loop {
+            // Never closed.
+            let Ok(room) = Arc::clone(&self.room).acquire_owned().await else {
+                return;
+            };
+            match listener.accept().await {
+                Ok((stream, address)) => self.serve(stream, address, room),
+                Err(error) if concerns_one(&error) => {}
+                Err(error) => {
+                    tracing::warn!(%error, "no connection can be taken now");
+                    tokio::time::sleep(BREATH).await;
+                }
+            }
+        }
+    }
+
+    fn serve(&self, stream: TcpStream, address: SocketAddr, room: OwnedSemaphorePermit) {
+        // Answers are small and whole; waiting for more to send only delays them.
+        if let Err(error) = stream.set_nodelay(true) {
+            tracing::debug!(%error, "a connection is gone already");
+        }
+        let app = self.app.clone();
+        let service = tower::service_fn(move |request: Request<Incoming>| {
+            let mut request = request.map(Body::new);
+            request.extensions_mut().insert(ConnectInfo(address));
+            let answer = app.clone().oneshot(request);
+            async move { answer.await.map_err(|never: Infallible| never) }
+        });
+        let connection = self
+            .builder
+            .serve_connection(TokioIo::new(stream), TowerToHyperService::new(service));
+        let watched = self.graceful.watch(connection);
+        tokio::spawn(async move {
+            if let Err(error) = watched.await {
+                tracing::debug!(%error, "a connection has ended badly");
+            }
+            drop(room);
+        });
+    }
+}
+
+/// Whether an accept failed because of the one connection that it would have given.
+fn concerns_one(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::ConnectionAborted
+            | io::ErrorKind::ConnectionReset
+            | io::ErrorKind::ConnectionRefused
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::routing::get;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    use super::*;
+
+    async fn started(idle_ms: u64, max_connections: usize) -> SocketAddr {
+        let config = HttpConfig {
+            idle_timeout: Duration::from_millis(idle_ms),
+            max_connections,
+            ..HttpConfig::default()
+        };
+        let app = Router::new().route("/", get(async || "here"));
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let connections = Connections::new(&config, app);
+        tokio::spawn(async move { connections.take(listener).await });
+        address
+    }
+
+    async fn read_to_end(stream: &mut TcpStream) -> String {
+        let mut text = Vec::new();
+        let reading = stream.read_to_end(&mut text);
+        let ended = tokio::time::timeout(Duration::from_secs(20), reading).await;
+        // Broken off is ended too.
+        drop(ended.expect("the connection is closed"));
+        String::from_utf8(text).unwrap()
+    }
+
+    #[tokio::test]
+    async fn connections_that_say_nothing_half_a_head_or_nothing_more_are_closed() {
+        let address = started(150, 16).await;
+        let mut silent = TcpStream::connect(address).await.unwrap();
+        let mut half = TcpStream::connect(address).await.unwrap();
+        half.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n")
+            .await
+            .unwrap();
+        let mut idle = TcpStream::connect(address).await.unwrap();
+        idle.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+            .await
+            .unwrap();
+        assert!(read_to_end(&mut idle).await.ends_with("here"));
+        read_to_end(&mut silent).await;
+        read_to_end(&mut half).await;
+    }
+
+    #[tokio::test]
+    async fn beyond_the_bound_connections_wait_until_others_end() {
+        let address = started(60_000, 1).await;
+        let first = TcpStream::connect(address).await.unwrap();
+        let mut second = TcpStream::connect(address).await.unwrap();
+        let ask = b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+        second.write_all(ask).await.unwrap();
+        let mut byte = [0; 1];
+        let early = tokio::time::timeout(Duration::from_millis(200), second.peek(&mut byte)).await;
+        assert!(early.is_err(), "answered while there was no room");
+        drop(first);
+        assert!(read_to_end(&mut second).await.ends_with("here"));
+    }
 }

@@ -23,6 +23,10 @@ pub struct HttpConfig {
     pub upload_limit: usize,
     /// How long an answer may take to begin.
     pub timeout: Duration,
+    /// How long a connection may sit there between two requests, or on half the head of one.
+    pub idle_timeout: Duration,
+    /// Connections at once.
+    pub max_connections: usize,
     /// How long stopping waits for what is running.
     pub drain: Duration,
     /// Origins of browsers that may call; none by default.
@@ -44,6 +48,8 @@ impl Default for HttpConfig {
             body_limit: 1024 * 1024,
             upload_limit: 10 * 1024 * 1024,
             timeout: Duration::from_secs(30),
+            idle_timeout: Duration::from_mins(1),
+            max_connections: 10_000,
             drain: Duration::from_secs(10),
             cors_origins: Vec::new(),
             trusted_proxies: 0,

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use super::guard::Allowed;
 use super::idempotency::IdempotencyKey;
 use super::json::StrictJson;
-use super::paging::{Page, PageRequest};
+use super::paging::{Page, PageRequest, Place};
 use super::params::{PathOf, QueryOf};
 use super::problem::{Code, Problem};
 use super::routes::Routes;
@@ -116,8 +116,6 @@ struct CreatedClient {
     #[schema(required)]
     client_secret: Option<String>,
 }
-
-type Place = (DateTime<Utc>, u64);
 
 /// List the team's people.
 #[utoipa::path(get, path = "/v1/team/users", tag = "team", operation_id = "team_users",

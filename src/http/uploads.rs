@@ -53,13 +53,18 @@ async fn create(
     body: Body,
 ) -> Result<(StatusCode, Json<UploadView>), Problem> {
     let limit = state.config.upload_limit;
+    let room = state.app.uploads.room().await;
     let body = to_bytes(body, limit).await.map_err(|_| {
         Problem::new(Code::TooLarge).detail(format!("A file has at most {limit} bytes."))
     })?;
     let intention = key.intention(me.principal.sub(), &Hash::of_bytes(&body));
     let uploads = state.app.uploads.clone();
     let broker = me.seat.broker_id;
-    let work = async move { uploads.store(broker, &intention, &body).await };
+    let work = async move {
+        let stored = uploads.store(broker, &intention, &body).await;
+        drop(room);
+        stored
+    };
     let upload = state.lifecycle.detached(work).await??;
     Ok((StatusCode::CREATED, Json(upload.into())))
 }

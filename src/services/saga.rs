@@ -270,7 +270,7 @@ impl SagaEngine {
                 Ok(end) => {
                     self.ended(&run, end.status);
                     if let (SagaStatus::Completed, Some(request)) = (end.status, end.request) {
-                        trying.forward(request);
+                        trying.forward(*request);
                     }
                 }
                 Err(fault) => self.failed(&run, &fault).await,

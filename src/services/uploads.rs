@@ -1,6 +1,9 @@
 //! Files that prove something: kept as they came, named by what they are and not by what they
 //! are said to be.
 
+use std::sync::Arc;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use uuid::Uuid;
 
 use crate::domain::canonical::Hash;
@@ -40,17 +43,34 @@ pub enum UploadError {
     Store(#[from] StoreError),
 }
 
-/// Uploads. One per process.
+/// Files that are in memory at once, as they come in: more wait.
+const AT_ONCE: usize = 16;
+
+/// Uploads. One per process; clones share it.
 #[derive(Clone)]
 pub struct UploadService {
     master: Pool,
     clock: Clock,
+    room: Arc<Semaphore>,
 }
 
 impl UploadService {
     #[must_use]
-    pub const fn new(master: Pool, clock: Clock) -> Self {
-        Self { master, clock }
+    pub fn new(master: Pool, clock: Clock) -> Self {
+        Self {
+            master,
+            clock,
+            room: Arc::new(Semaphore::new(AT_ONCE)),
+        }
+    }
+
+    /// Room in memory for one file, to be held from before it is read until it is stored.
+    ///
+    /// # Panics
+    /// Never: nobody closes the semaphore.
+    pub async fn room(&self) -> OwnedSemaphorePermit {
+        let room = Arc::clone(&self.room).acquire_owned().await;
+        room.expect("the semaphore is never closed")
     }
 
     /// Keeps a file; the same intention again gives the upload that it made. The size is bounded

@@ -187,7 +187,8 @@ impl Pool {
         if self.health.is_down() {
             return Err(sqlx::Error::PoolTimedOut);
         }
-        match self.inner.get().await {
+        // Boxed: it is large, and part of nearly every future of the product.
+        match self.inner.get().boxed().await {
             Ok(object) => Ok(Connection::new(
                 object,
                 Arc::clone(&self.health),

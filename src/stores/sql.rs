@@ -1,4 +1,24 @@
-//! Small pieces of SQL text that depend on a count.
+//! Small pieces of SQL that several stores put together.
+
+use chrono::{DateTime, Utc};
+use sqlx::{Encode, MySql, QueryBuilder, Type};
+
+/// Where a page of a list begins that is newest first by `time` and `id`: after the last row of
+/// the page before. Spelt out, because MariaDB doesn't use an index for `(a, b) < (?, ?)`.
+pub(super) fn push_after<'q, I: Encode<'q, MySql> + Type<MySql> + Copy>(
+    builder: &mut QueryBuilder<MySql>,
+    (time, id): (&str, &str),
+    (last_time, last_id): (DateTime<Utc>, I),
+) {
+    builder
+        .push(format!(" AND ({time} < "))
+        .push_bind(last_time)
+        .push(format!(" OR ({time} = "))
+        .push_bind(last_time)
+        .push(format!(" AND {id} < "))
+        .push_bind(last_id)
+        .push("))");
+}
 
 /// `?, ?, ?` for `count` values.
 pub(super) fn placeholders(count: usize) -> String {

@@ -6,6 +6,7 @@ mod expiry;
 mod gauges;
 mod sagas;
 mod sequencer;
+mod watch;
 
 use std::future::Future;
 use std::sync::Arc;
@@ -40,6 +41,11 @@ pub fn start(app: &App, config: &Config, shutdown: &CancellationToken) -> JoinSe
         let app = feeds.clone();
         async move { sequencer::sequence(&app).await }
     }));
+    let (watched, patience) = (app.clone(), config.saga.alert_after_ms.duration());
+    workers.spawn(turn("watch", WATCH_PERIOD, shutdown.clone(), move || {
+        let app = watched.clone();
+        async move { watch::watch(&app, patience).await }
+    }));
     workers
 }
 
@@ -67,6 +73,9 @@ pub fn measure(workers: &mut JoinSet<()>, app: &App, shutdown: &CancellationToke
         },
     ));
 }
+
+/// What has waited for a minute can wait a little longer for being told of.
+const WATCH_PERIOD: Duration = Duration::from_secs(10);
 
 /// As often as it is worth being asked.
 const MEASURE_PERIOD: Duration = Duration::from_secs(5);

@@ -138,7 +138,7 @@ async fn busy_world() -> World {
     world
 }
 
-async fn pool(world: &World, server: &str, database: &str) -> Pool {
+fn pool(world: &World, server: &str, database: &str) -> Pool {
     let url = world.databases.url(server, database);
     Pool::new(url.expose().parse().unwrap(), PoolBounds::default())
 }
@@ -168,7 +168,7 @@ async fn a_sound_network_has_no_breaks() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_changed_in_a_book_is_found() {
     let world = busy_world().await;
-    let shard = pool(&world, "a", &world.databases.shard).await;
+    let shard = pool(&world, "a", &world.databases.shard);
     let gamma = world.gamma;
     let of_gamma = format!("broker_id = {gamma}");
 
@@ -465,7 +465,7 @@ async fn a_row_that_is_not_what_its_events_say_is_found() {
 #[tokio::test(flavor = "multi_thread")]
 async fn rows_in_another_brokers_database_are_found() {
     let world = busy_world().await;
-    let shard = pool(&world, "a", &world.databases.shard).await;
+    let shard = pool(&world, "a", &world.databases.shard);
     let stray = format!(
         "INSERT INTO idempotency_key (broker_id, client, idempotency_key, fingerprint, subject, created_at)
          VALUES ({}, 'c', 'k', REPEAT('x', 32), 's', NOW(6))",

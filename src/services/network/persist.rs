@@ -110,27 +110,27 @@ impl Recorder {
         let now = self.systems.clock.now();
         let mut tx = master::begin(&self.systems.master).await?;
         let applied = update(&mut tx, group).await?;
-        let applies: Vec<&Recording> = chosen(group, &applied).collect();
-        if applies.is_empty() {
+        let chosen: Vec<&Recording> = chosen(group, &applied).collect();
+        if chosen.is_empty() {
             drop(tx.rollback().await);
             return Ok(vec![None; group.len()]);
         }
-        let events: Vec<_> = applies.iter().map(|one| &one.sealed.event).collect();
+        let events: Vec<_> = chosen.iter().map(|one| &one.sealed.event).collect();
         requests::insert_events(&mut tx, &events).await?;
-        let plans: Vec<&Plan> = applies.iter().filter_map(|one| one.plan.as_ref()).collect();
+        let plans: Vec<&Plan> = chosen.iter().filter_map(|one| one.plan.as_ref()).collect();
         obligations::insert_pending(&mut tx, &plans, now).await?;
         let lease = self.engine.lease(now);
         sagas::insert(&mut tx, &plans, &lease, self.engine.max_retries(), now).await?;
-        for Recording { sealed, .. } in &applies {
+        for Recording { sealed, .. } in &chosen {
             uploads::use_for(&mut tx, &uploads_of(sealed), sealed.request.id, now).await?;
         }
-        let announced = applies.iter().map(|one| &one.sealed);
+        let announced = chosen.iter().map(|one| &one.sealed);
         let announced: Vec<_> = announced.flat_map(announce::of_transition).collect();
         feed::insert(&mut tx, &announced, now).await?;
-        arrive(&applies, "before");
+        arrive(&chosen, "before");
         master::commit(tx).await?;
-        arrive(&applies, "after");
-        for Recording { sealed, plan, .. } in applies {
+        arrive(&chosen, "after");
+        for Recording { sealed, plan, .. } in chosen {
             if let Some(plan) = plan {
                 let (plan, request) = (plan.clone(), sealed.request.clone());
                 self.engine.start(plan, request, lease.clone(), now);

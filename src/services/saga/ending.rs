@@ -36,7 +36,7 @@ pub(super) struct Ending {
 /// How a saga has ended, and how it left its request where that happened here and now.
 pub(super) struct End {
     pub(super) status: SagaStatus,
-    pub(super) request: Option<Request>,
+    pub(super) request: Option<Box<Request>>,
 }
 
 pub(super) enum EndingOutcome {
@@ -221,7 +221,9 @@ async fn write(
         }
         ends.push(End {
             status: ending.status(),
-            request: change.as_ref().map(|change| change.request.clone()),
+            request: change
+                .as_ref()
+                .map(|change| Box::new(change.request.clone())),
         });
         sealed.extend(change);
     }

@@ -49,11 +49,42 @@ pub async fn append(
     jobs: &[Job],
     now: DateTime<Utc>,
 ) -> Result<Vec<JobOutcome>, StoreError> {
+    // Nearly always nothing is known of a job yet. Then its outcome's row is new, which its key
+    // proves at least as well as looking for it first.
+    if jobs.iter().all(Job::leaves_an_outcome) {
+        match apply(scope, jobs, Earlier::None, now).await {
+            Err(error) if error.is_duplicate() => {}
+            outcomes => return outcomes,
+        }
+    }
+    apply(scope, jobs, Earlier::Read, now).await
+}
+
+/// Outcomes of the same jobs from before.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Earlier {
+    /// None are expected: one that is there after all fails the insert of the new one.
+    None,
+    Read,
+}
+
+async fn apply(
+    scope: &BookScope,
+    jobs: &[Job],
+    earlier: Earlier,
+    now: DateTime<Utc>,
+) -> Result<Vec<JobOutcome>, StoreError> {
     let (mut tx, head) = super::begin(scope).await?;
     let feed_position = head.feed_position;
-    let mut page = load(&mut tx, head, jobs).await?;
+    let mut page = load(&mut tx, head, jobs, earlier).await?;
     let outcomes = jobs.iter().map(|job| page.apply(job, now)).collect();
-    write(&mut tx, &page, feed_position, now).await?;
+    match write(&mut tx, &page, feed_position, now).await {
+        Err(error) if error.is_duplicate() => {
+            tx.rollback().await?;
+            return Err(error);
+        }
+        written => written?,
+    }
     failpoint::at("book.commit.before");
     tx.commit().await?;
     failpoint::at("book.commit.after");
@@ -82,7 +113,7 @@ pub async fn append_once(
 ) -> Result<Once, StoreError> {
     let (mut tx, head) = super::begin(scope).await?;
     let feed_position = head.feed_position;
-    let mut page = load(&mut tx, head, std::slice::from_ref(job)).await?;
+    let mut page = load(&mut tx, head, std::slice::from_ref(job), Earlier::Read).await?;
     match claim(&mut tx, intention, job.saga_id.to_string(), now).await? {
         Claimed::Now | Claimed::Before => {}
         Claimed::Other => {
@@ -96,27 +127,34 @@ pub async fn append_once(
     Ok(Once::Outcome(outcome))
 }
 
-async fn load(tx: &mut BookTx, head: HeadRow, jobs: &[Job]) -> Result<Page, StoreError> {
+async fn load(
+    tx: &mut BookTx,
+    head: HeadRow,
+    jobs: &[Job],
+    earlier: Earlier,
+) -> Result<Page, StoreError> {
     let mut page = Page {
         broker: tx.broker(),
         head_seq: head.seq,
         head_hash: Some(hash(&head.tx_hash).ok_or_else(|| corrupt("chain_head", "tx_hash"))?),
         ..Page::default()
     };
+    if earlier == Earlier::Read {
+        load_earlier(tx, &mut page, jobs).await?;
+    }
+    load_reservations(tx, &mut page, jobs).await?;
+    load_accounts(tx, &mut page, jobs).await?;
+    Ok(page)
+}
+
+/// What earlier tries of these jobs came to, and the entries that they have booked.
+async fn load_earlier(tx: &mut BookTx, page: &mut Page, jobs: &[Job]) -> Result<(), StoreError> {
     let sagas: BTreeSet<Uuid> = jobs.iter().map(|job| job.saga_id).collect();
     let sagas: Vec<Uuid> = sagas.into_iter().collect();
     for row in tx.fetch_all::<StepRow>(tx.sql_list(STEPS, &sagas)).await? {
         let (key, record) = row.read()?;
         page.steps.insert(key, record);
     }
-    load_entries(tx, &mut page).await?;
-    load_reservations(tx, &mut page, jobs).await?;
-    load_accounts(tx, &mut page, jobs).await?;
-    Ok(page)
-}
-
-/// Entries that earlier tries of these jobs have booked: only a repeat or an undo has any.
-async fn load_entries(tx: &mut BookTx, page: &mut Page) -> Result<(), StoreError> {
     let known: BTreeSet<Uuid> = page.steps.keys().map(|(saga_id, _, _)| *saga_id).collect();
     if known.is_empty() {
         return Ok(());

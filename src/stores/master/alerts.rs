@@ -27,7 +27,8 @@ pub async fn raise(
 ) -> Result<(), StoreError> {
     sqlx::query(
         "INSERT INTO alert (kind, subject, message, details, created_at) VALUES (?, ?, ?, ?, ?)
-         ON DUPLICATE KEY UPDATE message = VALUES(message), details = VALUES(details), resolved_at = NULL",
+         ON DUPLICATE KEY UPDATE message = VALUES(message), details = VALUES(details),
+             created_at = IF(resolved_at IS NULL, created_at, VALUES(created_at)), resolved_at = NULL",
     )
     .bind(alert.kind)
     .bind(&alert.subject)
@@ -60,6 +61,28 @@ pub async fn resolve(
     .await
     .map_err(failed)?;
     Ok(done.rows_affected() == 1)
+}
+
+/// Resolves the alerts of a kind whose subjects are sagas that have ended meanwhile.
+///
+/// # Errors
+/// The master's.
+pub async fn resolve_of_ended_sagas(
+    master: &Pool,
+    kind: &str,
+    now: DateTime<Utc>,
+) -> Result<u64, StoreError> {
+    let done = sqlx::query(
+        "UPDATE alert a JOIN saga s ON s.saga_id = UNHEX(REPLACE(a.subject, '-', ''))
+         SET a.resolved_at = ?
+         WHERE a.kind = ? AND a.resolved_at IS NULL AND s.status IN ('completed', 'compensated')",
+    )
+    .bind(now)
+    .bind(kind)
+    .execute(master)
+    .await
+    .map_err(failed)?;
+    Ok(done.rows_affected())
 }
 
 /// Marks an alert resolved by its id.

@@ -12,7 +12,7 @@ use crate::stores::StoreError;
 use crate::stores::error::corrupt;
 use crate::stores::master::MasterTx;
 use crate::stores::pool::Pool;
-use crate::stores::sql::{chunks, list_of, padded, placeholders};
+use crate::stores::sql::{chunks, list_of, padded, placeholders, push_after};
 
 /// An obligation as it stands. Amounts are minor units.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -256,14 +256,8 @@ pub fn newest(
             builder.push(" AND status = ").push_bind(status.as_str());
         }
         if let Some((created_at, id)) = after {
-            builder
-                .push(" AND (created_at < ")
-                .push_bind(created_at)
-                .push(" OR (created_at = ")
-                .push_bind(created_at)
-                .push(" AND obligation_id < ")
-                .push_bind(id.bits())
-                .push("))");
+            let last = (created_at, id.bits());
+            push_after(&mut builder, ("created_at", "obligation_id"), last);
         }
         builder
             .push(" ORDER BY created_at DESC, obligation_id DESC LIMIT ")

@@ -18,7 +18,7 @@ use crate::domain::request_event::Event;
 use crate::stores::StoreError;
 use crate::stores::master::MasterTx;
 use crate::stores::pool::Pool;
-use crate::stores::sql::chunks;
+use crate::stores::sql::{chunks, push_after};
 
 use row::{EventRow, RequestRow, request_columns};
 
@@ -256,14 +256,8 @@ pub async fn list(
             builder.push(" AND type = ").push_bind(kind.as_str());
         }
         if let Some(after) = after {
-            builder
-                .push(" AND (created_at < ")
-                .push_bind(after.created_at)
-                .push(" OR (created_at = ")
-                .push_bind(after.created_at)
-                .push(" AND request_id < ")
-                .push_bind(after.id.bits())
-                .push("))");
+            let last = (after.created_at, after.id.bits());
+            push_after(&mut builder, ("created_at", "request_id"), last);
         }
         builder
             .push(" ORDER BY created_at DESC, request_id DESC LIMIT ")

@@ -13,7 +13,7 @@ pub use row::{LoadedSaga, SagaRecord};
 use chrono::{DateTime, Utc};
 use serde_json::Value;
 use sqlx::types::Json;
-use sqlx::{MySql, QueryBuilder};
+use sqlx::{FromRow, MySql, QueryBuilder};
 use uuid::Uuid;
 
 use super::alerts::{self, NewAlert};
@@ -27,6 +27,8 @@ use crate::stores::sql::{chunks, padded, placeholders};
 
 /// The kind of the alert of a stuck saga; its subject is the saga's id.
 pub const STUCK_ALERT: &str = "saga_stuck";
+/// The kind of the one alert of sagas that wait for a system.
+pub const WAITING_ALERT: &str = "sagas_waiting";
 
 /// Who works on a saga, and until when nobody else may.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -418,4 +420,31 @@ pub async fn reason(tx: &mut MasterTx, saga_id: Uuid) -> Result<Value, StoreErro
         .await
         .map_err(failed)?;
     Ok(row.and_then(|row| row.0).unwrap_or(Value::Null))
+}
+
+/// Sagas that have been going on for long.
+#[derive(Clone, Debug, PartialEq, Eq, FromRow)]
+pub struct Waiting {
+    pub count: i64,
+    /// The oldest of them.
+    pub saga_id: Uuid,
+    pub since: DateTime<Utc>,
+    /// Why its last try failed.
+    pub error: Option<String>,
+}
+
+/// The sagas that were recorded before `since` and have neither ended nor are stuck.
+///
+/// # Errors
+/// The master's.
+pub async fn waiting(master: &Pool, since: DateTime<Utc>) -> Result<Option<Waiting>, StoreError> {
+    sqlx::query_as(
+        "SELECT COUNT(*) OVER () AS count, saga_id, created_at AS since, error_message AS error
+         FROM exchange_outbox WHERE status = 'pending' AND created_at < ?
+         ORDER BY created_at, id LIMIT 1",
+    )
+    .bind(since)
+    .fetch_optional(master)
+    .await
+    .map_err(failed)
 }

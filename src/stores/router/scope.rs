@@ -222,6 +222,15 @@ impl BookTx {
         done.map_err(|error| self.failed(error))
     }
 
+    /// Gives up what was done, and the connection back.
+    ///
+    /// # Errors
+    /// The database's; nothing is there in any case.
+    pub async fn rollback(mut self) -> Result<(), StoreError> {
+        let done = self.connection.rollback().await;
+        done.map_err(|error| self.failed(error))
+    }
+
     fn check_fence(&self, row: Option<&MySqlRow>) -> Result<(), StoreError> {
         let row: Option<(String, u64)> = row
             .map(FromRow::from_row)

@@ -5,6 +5,7 @@ mod accounts;
 mod alerts;
 mod brokers;
 mod chain;
+mod lists;
 mod metrics;
 mod reconcile;
 mod requests;

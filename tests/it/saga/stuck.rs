@@ -5,7 +5,7 @@ use settlenet::domain::request::RequestStatus;
 use settlenet::domain::saga::{Direction, SagaStatus};
 use settlenet::runtime::failpoint;
 use settlenet::services::saga::Waited;
-use settlenet::stores::master::{alerts, sagas};
+use settlenet::stores::master::{self, alerts, sagas};
 
 use super::shapes::Shape;
 use crate::harness::{SOON, World, assert_invariants, hold_of, step_named};
@@ -15,6 +15,59 @@ async fn alerted(world: &World, saga_id: uuid::Uuid) -> bool {
     let subject = saga_id.to_string();
     let mut open = alerts.unwrap().into_iter();
     open.any(|alert| alert.kind == "saga_stuck" && alert.subject == subject)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sagas_that_wait_for_long_raise_one_alert_until_they_have_ended() {
+    let world = World::new().await;
+    let minute = std::time::Duration::from_mins(1);
+    let open = async || {
+        let alerts = world.app.alerts.list(true, None, 100).await.unwrap();
+        let waiting = alerts
+            .into_iter()
+            .filter(|alert| alert.kind == "sagas_waiting");
+        waiting.map(|alert| alert.message).collect::<Vec<_>>()
+    };
+    let [first, second] = [
+        Shape::Plain.sent(&world).await,
+        Shape::Plain.sent(&world).await,
+    ];
+    let plans = [
+        world.record_confirm(first).await,
+        world.record_confirm(second).await,
+    ];
+    world.app.alerts.watch_sagas(minute).await.unwrap();
+    assert!(open().await.is_empty(), "they have only begun");
+
+    world.clock.advance(Duration::minutes(2));
+    for _ in 0..2 {
+        world.app.alerts.watch_sagas(minute).await.unwrap();
+        let [message] = &open().await[..] else {
+            panic!("one alert, however often it is looked");
+        };
+        assert!(message.starts_with("2 sagas"), "{message}");
+        assert!(message.contains(&plans[0].saga_id.to_string()), "{message}");
+    }
+    world.run_due(&world.app).await;
+    world.app.alerts.watch_sagas(minute).await.unwrap();
+    assert!(open().await.is_empty());
+
+    // A saga that was given up and came to its end all the same.
+    let [ended, _] = plans.map(|plan| plan.saga_id);
+    let stuck = alerts::NewAlert {
+        kind: sagas::STUCK_ALERT,
+        subject: ended.to_string(),
+        message: String::new(),
+        details: serde_json::Value::Null,
+    };
+    let mut tx = master::begin(&world.app.systems.master).await.unwrap();
+    let now = world.clock.now();
+    alerts::raise(&mut tx, &stuck, now).await.unwrap();
+    master::commit(tx).await.unwrap();
+    assert!(alerted(&world, ended).await);
+    world.app.alerts.watch_sagas(minute).await.unwrap();
+    assert!(!alerted(&world, ended).await);
+    assert_invariants(&world).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

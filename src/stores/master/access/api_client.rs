@@ -6,7 +6,9 @@ use chrono::{DateTime, Utc};
 use sqlx::FromRow;
 use sqlx::types::Json;
 
-use super::{After, LoginState, StoreError, corrupt, failed, read_role, read_scopes, write_scopes};
+use super::{
+    After, LoginState, Logins, StoreError, corrupt, failed, read_role, read_scopes, write_scopes,
+};
 use crate::domain::access::{Role, Scope, TeamSeat};
 use crate::domain::canonical::Hash;
 use crate::domain::ids::{BrokerId, ClientId};
@@ -63,6 +65,18 @@ fn read_hash(bytes: &[u8]) -> Result<Hash, StoreError> {
         .map_err(|_| corrupt("api_client", "a hash of another length"))
 }
 
+macro_rules! columns {
+    () => {
+        "client_id, name, secret_hash, role, broker_id, scopes, limit_digest, state, created_at"
+    };
+}
+
+const CLIENTS: Logins = Logins {
+    table: "api_client",
+    id: "client_id",
+    columns: columns!(),
+};
+
 /// # Errors
 /// A duplicate where the id is taken.
 pub async fn insert(
@@ -97,10 +111,11 @@ pub async fn by_id(
     conn: &mut MasterTx,
     client_id: ClientId,
 ) -> Result<Option<ApiClient>, StoreError> {
-    sqlx::query_as::<_, Row>(
-        "SELECT client_id, name, secret_hash, role, broker_id, scopes, limit_digest, state, created_at
-         FROM api_client WHERE client_id = ?",
-    )
+    sqlx::query_as::<_, Row>(concat!(
+        "SELECT ",
+        columns!(),
+        " FROM api_client WHERE client_id = ?"
+    ))
     .bind(client_id.bits())
     .fetch_optional(conn)
     .await
@@ -119,36 +134,7 @@ pub async fn of_team(
     after: After,
     limit: u32,
 ) -> Result<Vec<ApiClient>, StoreError> {
-    let rows: Vec<Row> = match after {
-        None => {
-            sqlx::query_as(
-                "SELECT client_id, name, secret_hash, role, broker_id, scopes, limit_digest, state, created_at
-                 FROM api_client WHERE broker_id <=> ?
-                 ORDER BY created_at DESC, client_id DESC LIMIT ?",
-            )
-            .bind(team.broker_id)
-            .bind(limit)
-            .fetch_all(pool)
-            .await
-    .map_err(failed)?
-        }
-        Some((at, id)) => {
-            sqlx::query_as(
-                "SELECT client_id, name, secret_hash, role, broker_id, scopes, limit_digest, state, created_at
-                 FROM api_client WHERE broker_id <=> ?
-                   AND (created_at < ? OR (created_at = ? AND client_id < ?))
-                 ORDER BY created_at DESC, client_id DESC LIMIT ?",
-            )
-            .bind(team.broker_id)
-            .bind(at)
-            .bind(at)
-            .bind(id)
-            .bind(limit)
-            .fetch_all(pool)
-            .await
-    .map_err(failed)?
-        }
-    };
+    let rows: Vec<Row> = CLIENTS.of_team(pool, team, after, limit).await?;
     rows.into_iter().map(Row::read).collect()
 }
 
@@ -163,15 +149,7 @@ pub async fn set_state(
     state: LoginState,
     now: DateTime<Utc>,
 ) -> Result<bool, StoreError> {
-    let done = sqlx::query(
-        "UPDATE api_client SET state = ?, updated_at = ? WHERE client_id = ? AND broker_id <=> ?",
-    )
-    .bind(state.as_str())
-    .bind(now)
-    .bind(client_id.bits())
-    .bind(team.broker_id)
-    .execute(conn)
-    .await
-    .map_err(failed)?;
-    Ok(done.rows_affected() == 1)
+    CLIENTS
+        .set_state(conn, team, client_id.bits(), state, now)
+        .await
 }

@@ -3,7 +3,7 @@
 use chrono::{DateTime, Utc};
 use sqlx::FromRow;
 
-use super::{After, LoginState, StoreError, failed, read_role};
+use super::{After, LoginState, Logins, StoreError, failed, read_role};
 use crate::domain::access::{Role, TeamSeat};
 use crate::domain::ids::{BrokerId, UserId};
 use crate::stores::master::MasterTx;
@@ -46,6 +46,18 @@ impl Row {
     }
 }
 
+macro_rules! columns {
+    () => {
+        "user_id, login, password_hash, role, broker_id, state, created_at"
+    };
+}
+
+const USERS: Logins = Logins {
+    table: "user",
+    id: "user_id",
+    columns: columns!(),
+};
+
 /// # Errors
 /// A duplicate where the login is taken.
 pub async fn insert(
@@ -74,25 +86,23 @@ pub async fn insert(
 /// # Errors
 /// The database's.
 pub async fn by_login(pool: &Pool, login: &str) -> Result<Option<User>, StoreError> {
-    sqlx::query_as::<_, Row>(
-        "SELECT user_id, login, password_hash, role, broker_id, state, created_at
-         FROM user WHERE login = ?",
-    )
-    .bind(login)
-    .fetch_optional(pool)
-    .await
-    .map_err(failed)?
-    .map(Row::read)
-    .transpose()
+    sqlx::query_as::<_, Row>(concat!("SELECT ", columns!(), " FROM user WHERE login = ?"))
+        .bind(login)
+        .fetch_optional(pool)
+        .await
+        .map_err(failed)?
+        .map(Row::read)
+        .transpose()
 }
 
 /// # Errors
 /// The database's.
 pub async fn by_id(conn: &mut MasterTx, user_id: UserId) -> Result<Option<User>, StoreError> {
-    sqlx::query_as::<_, Row>(
-        "SELECT user_id, login, password_hash, role, broker_id, state, created_at
-         FROM user WHERE user_id = ?",
-    )
+    sqlx::query_as::<_, Row>(concat!(
+        "SELECT ",
+        columns!(),
+        " FROM user WHERE user_id = ?"
+    ))
     .bind(user_id.bits())
     .fetch_optional(conn)
     .await
@@ -111,33 +121,7 @@ pub async fn of_team(
     after: After,
     limit: u32,
 ) -> Result<Vec<User>, StoreError> {
-    // Two statements, because MariaDB uses an index for a row's place only where it is spelt out.
-    let rows: Vec<Row> = match after {
-        None => sqlx::query_as(
-            "SELECT user_id, login, password_hash, role, broker_id, state, created_at
-                 FROM user WHERE broker_id <=> ?
-                 ORDER BY created_at DESC, user_id DESC LIMIT ?",
-        )
-        .bind(team.broker_id)
-        .bind(limit)
-        .fetch_all(pool)
-        .await
-        .map_err(failed)?,
-        Some((at, id)) => sqlx::query_as(
-            "SELECT user_id, login, password_hash, role, broker_id, state, created_at
-                 FROM user WHERE broker_id <=> ?
-                   AND (created_at < ? OR (created_at = ? AND user_id < ?))
-                 ORDER BY created_at DESC, user_id DESC LIMIT ?",
-        )
-        .bind(team.broker_id)
-        .bind(at)
-        .bind(at)
-        .bind(id)
-        .bind(limit)
-        .fetch_all(pool)
-        .await
-        .map_err(failed)?,
-    };
+    let rows: Vec<Row> = USERS.of_team(pool, team, after, limit).await?;
     rows.into_iter().map(Row::read).collect()
 }
 
@@ -152,15 +136,7 @@ pub async fn set_state(
     state: LoginState,
     now: DateTime<Utc>,
 ) -> Result<bool, StoreError> {
-    let done = sqlx::query(
-        "UPDATE user SET state = ?, updated_at = ? WHERE user_id = ? AND broker_id <=> ?",
-    )
-    .bind(state.as_str())
-    .bind(now)
-    .bind(user_id.bits())
-    .bind(team.broker_id)
-    .execute(conn)
-    .await
-    .map_err(failed)?;
-    Ok(done.rows_affected() == 1)
+    USERS
+        .set_state(conn, team, user_id.bits(), state, now)
+        .await
 }

@@ -10,6 +10,7 @@ use crate::domain::saga::SagaStatus;
 use crate::stores::StoreError;
 use crate::stores::master::{alerts, begin, commit, failed};
 use crate::stores::pool::Pool;
+use crate::stores::sql::push_after;
 
 use super::STUCK_ALERT;
 
@@ -60,13 +61,8 @@ pub async fn list(
     if let Some(status) = status {
         builder.push(" AND status = ").push_bind(status.as_str());
     }
-    if let Some((updated_at, saga_id)) = after {
-        builder
-            .push(" AND (updated_at, saga_id) < (")
-            .push_bind(updated_at)
-            .push(", ")
-            .push_bind(saga_id)
-            .push(")");
+    if let Some(last) = after {
+        push_after(&mut builder, ("updated_at", "saga_id"), last);
     }
     builder
         .push(" ORDER BY updated_at DESC, saga_id DESC LIMIT ")
