@@ -1,5 +1,7 @@
 //! How often somebody may try to log in.
 
+use std::net::{IpAddr, Ipv6Addr};
+
 use chrono::{DateTime, Duration, Utc};
 
 /// The rule for one kind of key (a login, an address).
@@ -67,6 +69,15 @@ fn wait(beyond: u32, policy: ThrottlePolicy) -> Duration {
     factor
         .and_then(|factor| policy.first_wait.checked_mul(factor))
         .map_or(policy.longest_wait, |wait| wait.min(policy.longest_wait))
+}
+
+/// What counts as one address: a home or an office has a whole /64 of IPv6 to itself.
+#[must_use]
+pub fn network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V4(v4) => v4.into(),
+        IpAddr::V6(v6) => Ipv6Addr::from_bits(v6.to_bits() >> 64 << 64).into(),
+    }
 }
 
 #[cfg(test)]

@@ -146,7 +146,7 @@ async fn own(
     }))
 }
 
-/// Create a broker with its book, and the first of its people where `admin` is given.
+/// Create a broker with its book, and the first of its people where one is given.
 ///
 /// A SOLO broker goes to the emptiest open shard, a FULL one gets a database on the emptiest open
 /// server. After a 503 the broker may be half made: the same request finishes it.

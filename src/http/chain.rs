@@ -206,8 +206,15 @@ fn asks_for_lines(headers: &HeaderMap) -> bool {
         .iter()
         .filter_map(|value| value.to_str().ok())
         .flat_map(|value| value.split(','))
-        .filter_map(|range| range.split(';').next())
-        .any(|range| range.trim().eq_ignore_ascii_case("application/x-ndjson"))
+        .any(|range| {
+            let mut parts = range.split(';').map(str::trim);
+            let named = parts.next() == Some("application/x-ndjson");
+            let refused = parts.any(|part| {
+                let weight = part.strip_prefix("q=");
+                weight.and_then(|weight| weight.parse().ok()) == Some(0.0)
+            });
+            named && !refused
+        })
 }
 
 /// A page of entries of one account or of all.

@@ -85,12 +85,14 @@ pub fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
         Ok(value) => value,
         Err(error) => match error.classify() {
             // What serde_json says of a null or a number where it looks for a word.
-            Category::Syntax if plain(&error) == "expected value" && is_whole(text) => {
+            Category::Syntax if plain(&error) == "expected value" && whole(text).is_ok() => {
                 let path = track.path().to_string();
                 return Err(Problem::fields(vec![field_error(&path, "is a word")]));
             }
             Category::Syntax | Category::Eof | Category::Io => return Err(not_json(&error)),
             Category::Data => {
+                // A field may be at fault before the text turns out to be none.
+                whole(text).map_err(|error| not_json(&error))?;
                 let mut errors = vec![field_error(&track.path().to_string(), &plain(&error))];
                 errors.append(&mut unknown);
                 return Err(Problem::fields(errors));
@@ -155,8 +157,8 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for ObjectVisitor<T> {
 }
 
 /// Whether a text is JSON, whatever it says.
-fn is_whole(text: &str) -> bool {
-    serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok()
+fn whole(text: &str) -> Result<(), serde_json::Error> {
+    serde_json::from_str::<serde::de::IgnoredAny>(text).map(drop)
 }
 
 fn not_json(error: &serde_json::Error) -> Problem {

@@ -82,6 +82,8 @@ fn described(all: Routes) -> (Router<AppState>, utoipa::openapi::OpenApi) {
     let (router, paths) = all.into_router().split_for_parts();
     let mut document = Document::openapi();
     document.merge(paths);
+    // Taken from the package, which has none: better no licence than an empty one.
+    document.info.license = None;
     let bearer = HttpBuilder::new()
         .scheme(HttpAuthScheme::Bearer)
         .bearer_format("JWT")

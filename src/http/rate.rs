@@ -15,6 +15,7 @@ use governor::{Quota, RateLimiter};
 
 use super::problem::{Code, Problem};
 use super::state::{AppState, ClientAddr, HttpConfig};
+use crate::domain::throttle::network;
 use crate::runtime::Clock;
 
 /// Our clock, as the limiter wants it: time since the epoch.
@@ -64,10 +65,12 @@ impl TokenRate {
         if self.calls.fetch_add(1, Ordering::Relaxed) % SWEEP_EVERY == SWEEP_EVERY - 1 {
             self.limiter.retain_recent();
         }
-        self.limiter.check_key(&address).map_err(|refusal| {
-            let earliest = refusal.earliest_possible();
-            Reference::duration_since(&earliest, self.clock.now()).into()
-        })
+        self.limiter
+            .check_key(&network(address))
+            .map_err(|refusal| {
+                let earliest = refusal.earliest_possible();
+                Reference::duration_since(&earliest, self.clock.now()).into()
+            })
     }
 }
 
@@ -106,6 +109,14 @@ mod tests {
         }
         assert_eq!(rate.check(one), Err(Duration::from_secs(10)));
         assert_eq!(rate.check(two), Ok(()));
+        for host in 1..=3 {
+            let address = format!("2001:db8::{host}").parse().unwrap();
+            assert_eq!(rate.check(address), Ok(()));
+        }
+        assert!(
+            rate.check("2001:db8::4".parse().unwrap()).is_err(),
+            "one home"
+        );
         clock.advance(chrono::Duration::seconds(10));
         assert_eq!(rate.check(one), Ok(()));
         assert!(rate.check(one).is_err());

@@ -141,7 +141,7 @@ async fn compensate(
     explained(&state, id).await
 }
 
-/// List alerts, newest first; the open ones unless `all`.
+/// List alerts, newest first: the open ones, or all.
 #[utoipa::path(get, path = "/v1/admin/alerts", tag = "admin", operation_id = "alert_list",
     params(AlertQuery), responses((status = 200, body = Page<AlertView>)))]
 async fn list_alerts(

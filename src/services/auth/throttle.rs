@@ -5,7 +5,7 @@ use chrono::{DateTime, Duration, Utc};
 use super::config::AuthConfig;
 use super::error::AuthError;
 use crate::domain::canonical::Hash;
-use crate::domain::throttle::{ThrottlePolicy, charge};
+use crate::domain::throttle::{ThrottlePolicy, charge, network};
 use crate::stores::StoreError;
 use crate::stores::master;
 use crate::stores::master::access::throttle as store;
@@ -134,14 +134,6 @@ fn of_login_at(login: &str, address: IpAddr) -> Hash {
 
 fn of_address(address: IpAddr) -> Hash {
     Hash::of_bytes(format!("address:{}", network(address)).as_bytes())
-}
-
-/// A home or an office has a whole /64 of IPv6 to itself, so that is what counts as one address.
-fn network(address: IpAddr) -> String {
-    match address.to_canonical() {
-        IpAddr::V4(v4) => v4.to_string(),
-        IpAddr::V6(v6) => format!("{:x}/64", v6.to_bits() >> 64),
-    }
 }
 
 #[cfg(test)]
