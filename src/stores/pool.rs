@@ -13,7 +13,9 @@ pub use connection::Connection;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use deadpool::managed::{self, Metrics, PoolError, RecycleError, RecycleResult, Timeouts};
+use deadpool::managed::{
+    self, Metrics, PoolError, QueueMode, RecycleError, RecycleResult, Timeouts,
+};
 use futures::future::BoxFuture;
 use futures::stream::{self, BoxStream};
 use futures::{FutureExt, StreamExt, TryFutureExt};
@@ -168,6 +170,9 @@ impl Pool {
                 recycle: Some(bounds.acquire_timeout),
             })
             .runtime(deadpool::Runtime::Tokio1)
+            // The one that was used last has its statements prepared and its server's caches
+            // warm; the others may grow old and be closed.
+            .queue_mode(QueueMode::Lifo)
             .build()
             .expect("a runtime is given, which is all that can be missing");
         Self {
