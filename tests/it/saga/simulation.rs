@@ -315,13 +315,16 @@ impl Simulation {
         );
         let less = format!("{}.{:02}", less / 100, less % 100);
         let network = self.apps[process].network.clone();
+        // The same again, or another after the first was taken back.
+        let mut proofs = proof();
+        proofs[0].value = Some(format!("MT103-{}", self.rng.random_range(0..3)));
         let network = &network;
         let outcome = match what {
             Move::Accept => within(fate, network.accept_request(&actor, id, account)).await,
             Move::Reject => within(fate, network.reject_request(&actor, id, None)).await,
             Move::Cancel => within(fate, network.cancel_request(&actor, id)).await,
             Move::Resend => within(fate, network.resend_request(&actor, id)).await,
-            Move::Sent => within(fate, network.mark_sent(&actor, id, proof())).await,
+            Move::Sent => within(fate, network.mark_sent(&actor, id, proofs)).await,
             Move::Confirm => within(fate, network.confirm_received(&actor, id, None)).await,
             Move::ConfirmLess => {
                 within(fate, network.confirm_received(&actor, id, Some(&less))).await
