@@ -104,6 +104,11 @@ pub struct Reconcile {
 impl Reconcile {
     #[must_use]
     pub fn new(systems: Systems, currencies: Arc<CurrencyRegistry>) -> Self {
+        // It reads whole tables.
+        let systems = Systems {
+            master: systems.master.patient(),
+            ..systems
+        };
         Self {
             systems,
             currencies,

@@ -2,13 +2,16 @@
 //!
 //! A server that closes its connections is noticed by itself. One that stands still, or is gone
 //! without a word, is noticed by the bounds: on connecting, and on every statement. It is not
-//! asked again for a moment then, so that what depends on it fails at once instead of queueing.
+//! asked again for a moment then, so that what depends on it fails at once instead of queueing
+//! (see [`Health`]).
 //! A connection whose statement was given up, or which was left inside a transaction, may be in
 //! any state: it is closed and never handed on.
 
 mod connection;
+mod health;
 
 pub use connection::Connection;
+pub use health::Health;
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -51,6 +54,8 @@ impl Default for PoolBounds {
     }
 }
 
+/// How long a statement on a whole table may take.
+const PATIENT: Duration = Duration::from_mins(10);
 /// Statements that a connection keeps prepared: ours, each in the few sizes of its lists.
 const STATEMENTS: usize = 256;
 /// An idle connection is asked whether it still lives before it is used again, unless it was
@@ -63,39 +68,6 @@ const SESSION: &str = "SET SESSION innodb_lock_wait_timeout = 3; \
      SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED";
 /// `MariaDB` only: a client that stands still inside a transaction must not hold a book's rows.
 const SESSION_OF_MARIADB: &str = "SET SESSION idle_transaction_timeout = 5";
-
-/// Whether a server answers; what its pools share.
-#[derive(Debug)]
-pub struct Health {
-    retry_down_after: Duration,
-    down_until: Mutex<Option<Instant>>,
-}
-
-impl Health {
-    #[must_use]
-    pub fn new(retry_down_after: Duration) -> Self {
-        Self {
-            retry_down_after,
-            down_until: Mutex::default(),
-        }
-    }
-
-    #[must_use]
-    pub fn is_down(&self) -> bool {
-        self.down_until
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .is_some_and(|until| Instant::now() < until)
-    }
-
-    fn mark_down(&self) {
-        let until = Instant::now() + self.retry_down_after;
-        *self
-            .down_until
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner) = Some(until);
-    }
-}
 
 /// How one more connection is made, and an idle one looked at.
 #[derive(Debug)]
@@ -145,7 +117,7 @@ impl Pool {
     /// A pool to a database of its own server.
     #[must_use]
     pub fn new(options: MySqlConnectOptions, bounds: PoolBounds) -> Self {
-        let health = Arc::new(Health::new(bounds.retry_down_after));
+        let health = Arc::new(Health::new(options.clone(), bounds.retry_down_after));
         Self::on_server(options, bounds, health)
     }
 
@@ -184,12 +156,21 @@ impl Pool {
         }
     }
 
+    /// The same connections for work on whole tables, whose statements may take minutes.
+    #[must_use]
+    pub fn patient(&self) -> Self {
+        Self {
+            statement_timeout: self.statement_timeout.max(PATIENT),
+            ..self.clone()
+        }
+    }
+
     /// A connection, within the bound.
     ///
     /// # Errors
     /// The server being away, or found away a moment ago.
     pub async fn acquire(&self) -> Result<Connection, sqlx::Error> {
-        if self.health.is_down() {
+        if self.is_down() {
             return Err(sqlx::Error::PoolTimedOut);
         }
         // Boxed: it is large, and part of nearly every future of the product.
@@ -217,6 +198,12 @@ impl Pool {
                 Err(sqlx::Error::WorkerCrashed)
             }
         }
+    }
+
+    /// Whether its server was found away a moment ago.
+    #[must_use]
+    pub fn is_down(&self) -> bool {
+        self.health.is_down()
     }
 
     /// Open and idle connections.

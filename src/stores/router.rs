@@ -93,7 +93,7 @@ impl Router {
     /// A pool of any database of the registry: for provisioning and migrations, which work on
     /// whole databases and not on a book.
     pub(crate) fn database(&self, key: &DatabaseKey) -> Result<Pool, StoreError> {
-        Ok(self.pools.get(key)?.pool)
+        Ok(self.pools.get(key)?.pool.patient())
     }
 
     /// The URL of a server of the configuration, without a database.

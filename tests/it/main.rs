@@ -15,6 +15,7 @@ mod ledger;
 mod migrate;
 mod network;
 mod plans;
+mod pool;
 mod provisioning;
 mod reconcile;
 mod saga;

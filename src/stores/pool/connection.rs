@@ -134,7 +134,7 @@ impl Connection {
                 outcome
             }
             Err(late) => {
-                self.health.mark_down();
+                self.health.suspect();
                 Err(sqlx::Error::Io(late.into()))
             }
         }

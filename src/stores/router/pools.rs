@@ -1,6 +1,6 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use sqlx::ConnectOptions;
@@ -59,7 +59,8 @@ pub(super) struct Server {
     name: String,
     url: String,
     budget: Arc<Semaphore>,
-    health: Arc<Health>,
+    /// Known with the first pool, which reads the server's address.
+    health: OnceLock<Arc<Health>>,
 }
 
 /// A pool with its server.
@@ -94,7 +95,7 @@ impl Pools {
                     name: server.name.clone(),
                     url: server.url,
                     budget: Arc::new(Semaphore::new(server.max_connections as usize)),
-                    health: Arc::new(Health::new(limits.bounds.retry_down_after)),
+                    health: OnceLock::new(),
                 };
                 (server.name, Arc::new(shared))
             })
@@ -190,11 +191,10 @@ impl Pools {
             .parse()
             .map_err(|error| StoreError::from_sqlx(&key.server, error))?;
         let bounds = self.limits.bounds;
-        let pool = Pool::on_server(
-            options.database(&key.database),
-            bounds,
-            Arc::clone(&server.health),
-        );
+        let health = server
+            .health
+            .get_or_init(|| Arc::new(Health::new(options.clone(), bounds.retry_down_after)));
+        let pool = Pool::on_server(options.database(&key.database), bounds, Arc::clone(health));
         Ok(BookPool {
             pool,
             server: Arc::clone(server),
@@ -207,7 +207,7 @@ impl BookPool {
     /// A connection, within the server's budget. A server that was found away a moment ago fails
     /// at once, so that its brokers' requests don't pile up.
     pub(super) async fn acquire(&self) -> Result<(OwnedSemaphorePermit, Connection), StoreError> {
-        if self.server.health.is_down() {
+        if self.pool.is_down() {
             return Err(self.failed(sqlx::Error::PoolTimedOut));
         }
         let budget = Arc::clone(&self.server.budget).acquire_owned();
