@@ -89,3 +89,39 @@ async fn a_confirmation_over_http_is_completed_whoever_dies() {
     }
     assert_invariants(&world).await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_confirmation_over_http_is_completed_whoever_stands_still() {
+    let clock = MovedClock::new();
+    let world = World::with_clock(clock.clock(Duration::zero())).await;
+    let (_survivor, address) = Child::serve(&world, &clock, &[], "").await;
+    let client = Client::log_in(&address, &world).await;
+    for place in CONFIRM {
+        let id = world.sent(world.alpha, world.beta).await;
+        let (mut server, stopping) =
+            Child::serve(&world, &clock, &["--no-workers"], &told(place, "stop")).await;
+        let asked = client.confirm(&stopping, id);
+        let meanwhile = async {
+            server.stopped(place).await;
+            until(place, SOON, async || {
+                clock.advance(PAST_THE_LEASE);
+                let answer = client
+                    .confirm(&address, id)
+                    .await
+                    .expect("the other serves on");
+                answer == (200, "completed".to_owned())
+            })
+            .await;
+            server.go_on();
+        };
+        let (answer, ()) = futures::future::join(asked, meanwhile).await;
+        // What it says late is true: completed, or that it doesn't know.
+        let (code, status) = answer.expect("it lives, and answers");
+        let completed = (code, status.as_str()) == (200, "completed");
+        assert!(
+            completed || [202, 503].contains(&code),
+            "{place}: {code} {status}"
+        );
+    }
+    assert_invariants(&world).await;
+}
