@@ -35,6 +35,7 @@ pub(super) struct Args {
 pub(super) async fn run(args: Args) -> Result<ExitCode, Failure> {
     let config = args.config.load()?;
     logging::start(&config.log)?;
+    raise_files(config.http.max_connections);
     let app = App::assemble(&config, Clock::from_env(), Entropy::from_env())?;
     let state = state(&config, app.clone()).await?;
     let lifecycle = state.lifecycle.clone();
@@ -68,6 +69,34 @@ pub(super) async fn run(args: Args) -> Result<ExitCode, Failure> {
         tracing::warn!("some work has not ended in time; another process takes it over");
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Descriptors beside those of clients: databases, the ledger, files.
+const OWN_FILES: u64 = 1_024;
+
+/// Asks the system for as many open files as the connections need, up to what it allows: the
+/// usual first bound is 1,024.
+fn raise_files(connections: usize) {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let wanted = u64::try_from(connections)
+        .unwrap_or(u64::MAX)
+        .saturating_add(OWN_FILES);
+    let mut limit = getrlimit(Resource::Nofile);
+    let Some(now) = limit.current.filter(|now| *now < wanted) else {
+        return;
+    };
+    let most = limit.maximum.unwrap_or(wanted).min(wanted);
+    limit.current = Some(most.max(now));
+    if let Err(error) = setrlimit(Resource::Nofile, limit) {
+        tracing::warn!(%error, "the bound of open files stays");
+    }
+    if most < wanted {
+        tracing::warn!(
+            allowed = most,
+            wanted,
+            "http.max_connections is more than the bound of open files (nofile) allows"
+        );
+    }
 }
 
 async fn state(config: &Config, app: App) -> anyhow::Result<AppState> {

@@ -21,4 +21,4 @@ pub mod terms;
 pub mod text;
 pub mod throttle;
 
-mod words;
+pub(crate) mod words;

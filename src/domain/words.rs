@@ -4,24 +4,27 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("it is one of: {allowed}")]
 pub struct UnknownWord {
-    pub(in crate::domain) allowed: &'static str,
+    pub(crate) allowed: &'static str,
 }
 
 /// Reads a word.
-pub(in crate::domain) struct Word<T> {
-    pub(in crate::domain) words: &'static [&'static str],
-    pub(in crate::domain) parse: fn(&str) -> Option<T>,
+pub(crate) struct Word<T: 'static> {
+    pub(crate) all: &'static [T],
+    pub(crate) as_str: fn(T) -> &'static str,
 }
 
-impl<T> serde::de::Visitor<'_> for Word<T> {
+impl<T: Copy> serde::de::Visitor<'_> for Word<T> {
     type Value = T;
 
     fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "one of {}", self.words.join(", "))
+        let words: Vec<_> = self.all.iter().map(|word| (self.as_str)(*word)).collect();
+        write!(f, "one of {}", words.join(", "))
     }
 
     fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<T, E> {
-        (self.parse)(text).ok_or_else(|| E::unknown_variant(text, self.words))
+        let mut all = self.all.iter().copied();
+        all.find(|word| (self.as_str)(*word) == text)
+            .ok_or_else(|| E::invalid_value(serde::de::Unexpected::Str(text), &self))
     }
 }
 
@@ -35,8 +38,8 @@ macro_rules! words {
         impl<'de> ::serde::Deserialize<'de> for $name {
             fn deserialize<D: ::serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
                 deserializer.deserialize_str($crate::domain::words::Word {
-                    words: &[$($text),+],
-                    parse: Self::parse,
+                    all: Self::ALL,
+                    as_str: Self::as_str,
                 })
             }
         }

@@ -18,6 +18,7 @@ use super::routes::Routes;
 use super::state::{AppState, ClientAddr};
 use crate::domain::access::{Role, Scope};
 use crate::domain::ids::BrokerId;
+use crate::domain::words::words;
 use crate::route;
 use crate::services::auth::keys::PublicJwk;
 use crate::services::auth::{AuthError, Granted};
@@ -30,17 +31,20 @@ pub fn routes() -> Routes {
         .with(route!(jwks))
 }
 
-#[derive(Clone, Copy, Debug, Deserialize, utoipa::ToSchema)]
-#[serde(rename_all = "snake_case")]
-enum GrantType {
-    Password,
-    ClientCredentials,
-}
+words!(
+    /// How a token is asked for.
+    GrantType {
+        Password = "password",
+        ClientCredentials = "client_credentials",
+    }
+);
 
 /// With `password`: `login` and `password`. With `client_credentials`: `client_id` and
 /// `client_secret`.
 #[derive(Deserialize, utoipa::ToSchema)]
 struct TokenRequest {
+    /// `password`, `client_credentials`
+    #[schema(value_type = String)]
     grant_type: GrantType,
     login: Option<String>,
     #[schema(value_type = Option<String>, format = Password)]

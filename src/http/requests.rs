@@ -24,6 +24,7 @@ use crate::domain::proof::Proof;
 use crate::domain::request::{Refusal, Request, RequestKind, RequestStatus};
 use crate::domain::terms::ObligationTerm;
 use crate::domain::text;
+use crate::domain::words::words;
 use crate::route;
 use crate::services::network::{
     Actor, After, Answer, CommissionInput, CreateRequest, Filter, NetworkError,
@@ -125,17 +126,17 @@ struct RejectBody {
 #[derive(Deserialize, Serialize, utoipa::ToSchema)]
 struct CancelBody {
     /// `cancelled` (the default), or `accepted`: back from sent, as after a wrong proof.
-    #[serde(default)]
-    to: CancelTo,
+    #[schema(value_type = Option<String>)]
+    to: Option<CancelTo>,
 }
 
-#[derive(Clone, Copy, Default, Deserialize, Serialize, utoipa::ToSchema)]
-#[serde(rename_all = "snake_case")]
-enum CancelTo {
-    #[default]
-    Cancelled,
-    Accepted,
-}
+words!(
+    /// Where a cancelling leads.
+    CancelTo {
+        Cancelled = "cancelled",
+        Accepted = "accepted",
+    }
+);
 
 #[derive(Deserialize, Serialize, utoipa::ToSchema)]
 struct SentBody {
@@ -297,7 +298,7 @@ async fn cancel(
     StrictJson(body): StrictJson<CancelBody>,
 ) -> Result<Response, Problem> {
     let me_as = actor(&me.principal, me.seat);
-    let answer = match body.to {
+    let answer = match body.to.unwrap_or(CancelTo::Cancelled) {
         CancelTo::Cancelled => state.app.network.cancel_request(&me_as, id).await?,
         CancelTo::Accepted => state.app.network.resend_request(&me_as, id).await?,
     };

@@ -1,5 +1,6 @@
-//! Connections: as many at once as the configuration says, none that only sits there, and an
-//! orderly end. HTTP/1.1: who wants more between itself and its users has a proxy that speaks it.
+//! Connections: as many at once as the configuration says, none that only sits there (it says
+//! nothing, or takes nothing of what it is told), and an orderly end. HTTP/1.1: who wants more
+//! between itself and its users has a proxy that speaks it.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -18,6 +19,7 @@ use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_io_timeout::TimeoutStream;
 use tower::ServiceExt as _;
 
 use super::state::{AppState, HttpConfig};
@@ -68,6 +70,8 @@ struct Connections {
     builder: Builder,
     graceful: GracefulShutdown,
     room: Arc<Semaphore>,
+    /// How long a client may take nothing of an answer.
+    unread: Duration,
 }
 
 impl Connections {
@@ -82,6 +86,7 @@ impl Connections {
             builder,
             graceful: GracefulShutdown::new(),
             room: Arc::new(Semaphore::new(config.max_connections)),
+            unread: config.idle_timeout,
         }
     }
 
@@ -108,6 +113,8 @@ impl Connections {
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!(%error, "a connection is gone already");
         }
+        let mut stream = TimeoutStream::new(stream);
+        stream.set_write_timeout(Some(self.unread));
         let app = self.app.clone();
         let service = tower::service_fn(move |request: Request<Incoming>| {
             let mut request = request.map(Body::new);
@@ -115,9 +122,10 @@ impl Connections {
             let answer = app.clone().oneshot(request);
             async move { answer.await.map_err(|never: Infallible| never) }
         });
-        let connection = self
-            .builder
-            .serve_connection(TokioIo::new(stream), TowerToHyperService::new(service));
+        let connection = self.builder.serve_connection(
+            TokioIo::new(Box::pin(stream)),
+            TowerToHyperService::new(service),
+        );
         let watched = self.graceful.watch(connection);
         tokio::spawn(async move {
             if let Err(error) = watched.await {
@@ -151,7 +159,9 @@ mod tests {
             max_connections,
             ..HttpConfig::default()
         };
-        let app = Router::new().route("/", get(async || "here"));
+        let app = Router::new()
+            .route("/", get(async || "here"))
+            .route("/much", get(async || "x".repeat(1_000_000)));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let connections = Connections::new(&config, app);
@@ -183,6 +193,25 @@ mod tests {
         assert!(read_to_end(&mut idle).await.ends_with("here"));
         read_to_end(&mut silent).await;
         read_to_end(&mut half).await;
+    }
+
+    #[tokio::test]
+    async fn who_does_not_read_its_answers_gives_its_place_to_others() {
+        let address = started(300, 1).await;
+        let mut deaf = TcpStream::connect(address).await.unwrap();
+        // More answers than the buffers of both sides hold.
+        let asking = tokio::spawn(async move {
+            let ask = b"GET /much HTTP/1.1\r\nHost: x\r\n\r\n".repeat(200);
+            drop(deaf.write_all(&ask).await);
+            tokio::time::sleep(Duration::from_secs(20)).await;
+            drop(deaf);
+        });
+        let mut next = TcpStream::connect(address).await.unwrap();
+        let ask = b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+        next.write_all(ask).await.unwrap();
+        assert!(read_to_end(&mut next).await.ends_with("here"));
+        assert!(!asking.is_finished(), "the other would have kept its place");
+        asking.abort();
     }
 
     #[tokio::test]

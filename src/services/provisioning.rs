@@ -153,7 +153,11 @@ impl Provisioning {
     ) -> Result<Shard, ProvisioningError> {
         check_name(database).map_err(|_| ProvisioningError::InvalidDatabase)?;
         let (this, key) = (self.clone(), key(server, database));
-        whole(async move { this.make_shard(&key, capacity, accepts_new, now).await }).await
+        whole(async move {
+            let made = this.make_shard(&key, capacity, accepts_new, now);
+            this.alone(&key, made).await
+        })
+        .await
     }
 
     /// Strikes a shard that holds no book off the registry: one that was never finished, or that
@@ -175,7 +179,8 @@ impl Provisioning {
             name: name.to_owned(),
         })?;
         let this = self.clone();
-        whole(async move { this.strike(shard).await }).await
+        let key = key(&shard.server_name, &shard.database_name);
+        whole(async move { this.alone(&key, this.strike(shard)).await }).await
     }
 
     /// All shards, by number.
@@ -413,6 +418,9 @@ impl Provisioning {
         let numbered = self.check_shard_place(key, registered.as_ref()).await?;
         let mut shard =
             placement::put_shard(&self.master, &key.server, &key.database, capacity, now).await?;
+        if shard.state == "removing" {
+            return Err(occupied(key, "it is a shard that is being removed"));
+        }
         let finished = numbered && shard.state == "open";
         self.migrate(key, Kind::Shared).await?;
         let expected = shard.shard_id;
@@ -491,36 +499,46 @@ impl Provisioning {
     async fn strike(&self, shard: Shard) -> Result<Shard, ProvisioningError> {
         let (id, brokers) = (shard.shard_id, shard.brokers);
         let key = key(&shard.server_name, &shard.database_name);
-        let making = shard.state != "open";
-        if brokers > 0 {
-            return Err(ProvisioningError::ShardInUse { id, brokers });
-        }
-        // No more brokers from here on, whatever comes of the rest.
-        placement::set_shard_open(&self.master, id, false).await?;
-        match self.survey(&key, None).await {
+        let making = shard.state == "making";
+        let numbered = match self.survey(&key, None).await {
             // What is left of books that have moved away is still needed there.
             Ok(Survey {
                 shard: Some(found),
                 book_of: Some(_),
                 ..
-            }) if found == id => return Err(ProvisioningError::ShardInUse { id, brokers: 0 }),
-            Ok(Survey {
-                shard: Some(found), ..
-            }) if found == id => {
-                let forgot = forget_number(&self.url(&key)?, id).await;
-                forgot.map_err(|source| not_migrated(&key, source))?;
-            }
+            }) if found == id => return Err(ProvisioningError::ShardInUse { id, brokers }),
+            Ok(there) => there.shard == Some(id),
             // It is not this shard, so there is nothing of it there.
-            Ok(_) | Err(ProvisioningError::Occupied { .. }) => {}
-            Err(_) if making => {}
+            Err(ProvisioningError::Occupied { .. }) => false,
+            Err(_) if making => false,
             Err(error) => return Err(error),
-        }
+        };
         let mut tx = master::begin(&self.master).await?;
-        if !placement::remove_shard(&mut tx, id).await? {
-            return Err(ProvisioningError::ShardInUse { id, brokers: 1 });
+        if !placement::set_shard_removing(&mut tx, id).await? {
+            return Err(ProvisioningError::ShardInUse { id, brokers });
         }
         master::commit(tx).await?;
+        if numbered {
+            let forgot = forget_number(&self.url(&key)?, id).await;
+            forgot.map_err(|source| not_migrated(&key, source))?;
+        }
+        placement::remove_shard(&self.master, id).await?;
         Ok(shard)
+    }
+
+    /// Does what must not be done twice at once in a place.
+    async fn alone<T>(
+        &self,
+        key: &DatabaseKey,
+        work: impl Future<Output = Result<T, ProvisioningError>>,
+    ) -> Result<T, ProvisioningError> {
+        let kept = placement::keep(&self.master, &key.server, &key.database).await?;
+        let Some(kept) = kept else {
+            return Err(occupied(key, "somebody else is at it; try again"));
+        };
+        let done = work.await;
+        placement::give_back(kept, &key.server, &key.database).await?;
+        done
     }
 
     fn configured(&self, server: &str) -> Result<(), ProvisioningError> {

@@ -38,6 +38,29 @@ pub enum StoreError {
 const DEADLOCK: u16 = 1213;
 const LOCK_WAIT: u16 = 1205;
 
+/// A statement that the server itself cut short: `MariaDB`'s number and `MySQL`'s.
+const STATEMENT_TIME: u16 = 1969;
+const STATEMENT_TIME_OF_MYSQL: u16 = 3024;
+/// Answers of a server that does no work now: it is shutting down or was told to end the
+/// connection (1053, 1077, 1317, 1927, 4031), takes no more connections (1040, 1129, 1203, 1226),
+/// or was made read-only, as before a failover (1290, 1836).
+const AWAY: [u16; 11] = [
+    1040, 1053, 1077, 1129, 1203, 1226, 1290, 1317, 1836, 1927, 4031,
+];
+/// Those of [`AWAY`] after which a new connection may lead to another server.
+const READ_ONLY: [u16; 2] = [1290, 1836];
+
+/// Whether a server answered that it takes no writes: its connections lead to the wrong one.
+pub(super) fn is_read_only(error: &sqlx::Error) -> bool {
+    number_of(error).is_some_and(|number| READ_ONLY.contains(&number))
+}
+
+fn number_of(error: &sqlx::Error) -> Option<u16> {
+    let error = error.as_database_error()?;
+    let error = error.try_downcast_ref::<sqlx::mysql::MySqlDatabaseError>()?;
+    Some(error.number())
+}
+
 impl StoreError {
     #[must_use]
     pub fn from_sqlx(database: &str, source: sqlx::Error) -> Self {
@@ -49,19 +72,13 @@ impl StoreError {
             | sqlx::Error::PoolTimedOut
             | sqlx::Error::PoolClosed
             | sqlx::Error::WorkerCrashed => Self::Unavailable { database, source },
-            sqlx::Error::Database(error) => {
-                let number = error
-                    .try_downcast_ref::<sqlx::mysql::MySqlDatabaseError>()
-                    .map(sqlx::mysql::MySqlDatabaseError::number);
-                match number {
-                    Some(DEADLOCK | LOCK_WAIT) => Self::Busy { database, source },
-                    // Server shutting down, too many connections, killed connection.
-                    Some(1040 | 1053 | 1927 | 1077 | 4031) => {
-                        Self::Unavailable { database, source }
-                    }
-                    _ => Self::Database { database, source },
+            sqlx::Error::Database(_) => match number_of(&source) {
+                Some(DEADLOCK | LOCK_WAIT | STATEMENT_TIME | STATEMENT_TIME_OF_MYSQL) => {
+                    Self::Busy { database, source }
                 }
-            }
+                Some(number) if AWAY.contains(&number) => Self::Unavailable { database, source },
+                _ => Self::Database { database, source },
+            },
             _ => Self::Database { database, source },
         }
     }

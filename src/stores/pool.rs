@@ -59,8 +59,10 @@ const PATIENT: Duration = Duration::from_mins(10);
 /// Statements that a connection keeps prepared: ours, each in the few sizes of its lists.
 const STATEMENTS: usize = 256;
 /// An idle connection is asked whether it still lives before it is used again, unless it was
-/// used a moment ago: a server takes longer than this to start anew.
+/// used a moment ago and none has been found broken since.
 const TRUSTED_FOR: Duration = Duration::from_millis(500);
+/// How long it may take to say so.
+const PING: Duration = Duration::from_secs(1);
 /// Connections are renewed, so that they follow a server's name to another address.
 const LIFETIME: Duration = Duration::from_mins(30);
 /// What every session has, whatever the server's own settings. Nobody waits long for a lock.
@@ -71,14 +73,17 @@ const SESSION_OF_MARIADB: &str = "SET SESSION idle_transaction_timeout = 5";
 
 /// How one more connection is made, and an idle one looked at.
 #[derive(Debug)]
-struct Connector(MySqlConnectOptions);
+struct Connector {
+    options: MySqlConnectOptions,
+    health: Arc<Health>,
+}
 
 impl managed::Manager for Connector {
     type Type = MySqlConnection;
     type Error = sqlx::Error;
 
     async fn create(&self) -> Result<MySqlConnection, sqlx::Error> {
-        let mut connection = self.0.connect().await?;
+        let mut connection = self.options.connect().await?;
         connection.execute(SESSION).await?;
         match connection.execute(SESSION_OF_MARIADB).await {
             // MySQL has no such variable.
@@ -95,10 +100,17 @@ impl managed::Manager for Connector {
         if metrics.age() > LIFETIME {
             return Err(RecycleError::message("it is old"));
         }
-        if metrics.last_used() > TRUSTED_FOR {
-            connection.ping().await?;
+        let used = metrics.recycled.unwrap_or(metrics.created);
+        if used.elapsed() < TRUSTED_FOR && !self.health.lost_since(used) {
+            return Ok(());
         }
-        Ok(())
+        match tokio::time::timeout(PING, connection.ping()).await {
+            Ok(answer) => Ok(answer?),
+            Err(late) => {
+                self.health.mark_down();
+                Err(RecycleError::Backend(sqlx::Error::Io(late.into())))
+            }
+        }
     }
 }
 
@@ -107,6 +119,7 @@ impl managed::Manager for Connector {
 pub struct Pool {
     inner: managed::Pool<Connector>,
     health: Arc<Health>,
+    acquire_timeout: Duration,
     statement_timeout: Duration,
     idle_timeout: Duration,
     /// When idle connections were last looked for.
@@ -134,7 +147,11 @@ impl Pool {
         let options = options
             .statement_cache_capacity(STATEMENTS)
             .disable_statement_logging();
-        let inner = managed::Pool::builder(Connector(options))
+        let connector = Connector {
+            options,
+            health: Arc::clone(&health),
+        };
+        let inner = managed::Pool::builder(connector)
             .max_size(bounds.max_connections)
             .timeouts(Timeouts {
                 wait: Some(bounds.acquire_timeout),
@@ -150,6 +167,7 @@ impl Pool {
         Self {
             inner,
             health,
+            acquire_timeout: bounds.acquire_timeout,
             statement_timeout: bounds.statement_timeout,
             idle_timeout: bounds.idle_timeout,
             swept: Arc::new(Mutex::new(Instant::now())),
@@ -173,8 +191,13 @@ impl Pool {
         if self.is_down() {
             return Err(sqlx::Error::PoolTimedOut);
         }
-        // Boxed: it is large, and part of nearly every future of the product.
-        match self.inner.get().boxed().await {
+        // Boxed: it is large, and part of nearly every future of the product. Bounded as a whole:
+        // it may try one dead connection after another.
+        let getting = self.inner.get().boxed();
+        let Ok(got) = tokio::time::timeout(self.acquire_timeout, getting).await else {
+            return Err(sqlx::Error::PoolTimedOut);
+        };
+        match got {
             Ok(object) => Ok(Connection::new(
                 object,
                 Arc::clone(&self.health),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use settlenet::domain::broker::{Broker, BrokerPlan, BrokerState, Placement};
 use settlenet::services::provisioning::{Provisioning, ProvisioningError};
 use settlenet::stores::master::idempotency::Intention;
-use settlenet::stores::master::{brokers, placement};
+use settlenet::stores::master::{self, brokers, placement};
 use settlenet::stores::migrate::{self, Kind};
 use settlenet::stores::pool::{Pool, PoolBounds};
 use settlenet::stores::router::{PoolLimits, Router, ServerUrl};
@@ -392,6 +392,94 @@ async fn a_shard_without_books_is_removed_and_may_be_made_again() {
         .await
         .unwrap();
     places.remove_shard(&again.to_string()).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn making_and_removing_a_shard_at_once_leaves_what_can_be_made_and_removed() {
+    let bare = Bare::new().await;
+    bare.shard("s1", 5).await;
+    let database = format!("{}s2", bare.databases.prefix);
+    let name = format!("a/{database}");
+    let make = async || {
+        let made = bare
+            .provisioning
+            .create_shard("a", &database, 5, None, start());
+        made.await
+    };
+    for _ in 0..4 {
+        let (one, two, three, four) = tokio::join!(
+            make(),
+            bare.provisioning.remove_shard(&name),
+            make(),
+            bare.provisioning.remove_shard(&name)
+        );
+        // Each of them, or there was nothing to remove yet.
+        drop((one, two, three, four));
+        let shard = make().await.expect("it can be made, whatever came before");
+        assert_eq!(shard.state, "open");
+        bare.provisioning.remove_shard(&name).await.unwrap();
+    }
+    assert_eq!(bare.provisioning.shards().await.unwrap().len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refused_removal_leaves_a_shard_as_it_was_and_a_begun_one_takes_no_brokers() {
+    let bare = Bare::new().await;
+    let number = bare.shard("s1", 5).await;
+    bare.create("A", BrokerPlan::Starter).await.unwrap();
+    let before = bare.provisioning.shards().await.unwrap();
+    let used = bare.provisioning.remove_shard(&number.to_string()).await;
+    assert!(matches!(used, Err(ProvisioningError::ShardInUse { .. })));
+    assert_eq!(bare.provisioning.shards().await.unwrap(), before);
+
+    let other = bare.shard("s2", 5).await;
+    let mut tx = master::begin(&bare.master).await.unwrap();
+    assert!(placement::set_shard_removing(&mut tx, other).await.unwrap());
+    assert!(
+        !placement::set_shard_removing(&mut tx, number)
+            .await
+            .unwrap()
+    );
+    master::commit(tx).await.unwrap();
+    for name in ["B", "C"] {
+        let broker = bare.create(name, BrokerPlan::Starter).await.unwrap();
+        assert_eq!(broker.placement, Some(Placement::Shard(number)));
+    }
+    // Whoever goes on finishes it.
+    bare.provisioning
+        .remove_shard(&other.to_string())
+        .await
+        .unwrap();
+    bare.shard("s2", 5).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn another_programs_history_of_migrations_is_left_alone() {
+    let bare = Bare::new().await;
+    let database = format!("{}other", bare.databases.prefix);
+    let url = bare.databases.url("a", &database);
+    migrate::migrate(&url, Kind::Tenant).await.unwrap();
+    let pool = MySqlPool::connect(url.expose()).await.unwrap();
+    sqlx::query(
+        "INSERT INTO _sqlx_migrations (version, description, success, checksum, execution_time)
+         VALUES (77, 'theirs', FALSE, 'x', 0)",
+    )
+    .execute(&pool)
+    .await
+    .unwrap();
+    let refused = bare
+        .provisioning
+        .create_shard("a", &database, 5, None, start());
+    assert!(matches!(
+        refused.await,
+        Err(ProvisioningError::Occupied { .. })
+    ));
+    let there: i64 = sqlx::query_scalar("SELECT COUNT(*) FROM _sqlx_migrations WHERE version = 77")
+        .fetch_one(&pool)
+        .await
+        .unwrap();
+    assert_eq!(there, 1);
+    assert!(bare.provisioning.shards().await.unwrap().is_empty());
 }
 
 #[tokio::test(flavor = "multi_thread")]

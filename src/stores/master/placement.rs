@@ -4,9 +4,10 @@ use chrono::{DateTime, Utc};
 use sqlx::FromRow;
 
 use super::failed;
+use crate::domain::canonical::Hash;
 use crate::stores::StoreError;
 use crate::stores::master::MasterTx;
-use crate::stores::pool::Pool;
+use crate::stores::pool::{Connection, Pool};
 
 /// A database server of the registry. Its connection string is in the configuration.
 #[derive(Clone, Debug, PartialEq, Eq, FromRow)]
@@ -213,27 +214,95 @@ pub async fn own_name(master: &Pool) -> Result<String, StoreError> {
         .map_err(failed)
 }
 
-/// Strikes a shard without brokers off the registry; gives whether it has none. Placements take
-/// turns, as for servers, so none comes meanwhile.
+/// How long to wait for another process that works on the same place.
+const PLACE_WAIT_S: u32 = 8;
+
+/// Keeps a place (a database of a server) to oneself while it becomes a shard or stops being one:
+/// `None` where somebody else has it for longer than one waits. Give it back by [`give_back`]; a
+/// process that dies gives it back with its connection.
 ///
 /// # Errors
 /// The master's.
-pub async fn remove_shard(tx: &mut MasterTx, shard_id: u32) -> Result<bool, StoreError> {
+pub async fn keep(
+    master: &Pool,
+    server: &str,
+    database: &str,
+) -> Result<Option<Connection>, StoreError> {
+    let mut kept = master.acquire().await.map_err(failed)?;
+    let got: Option<i64> = sqlx::query_scalar("SELECT CAST(GET_LOCK(?, ?) AS SIGNED)")
+        .bind(place_lock(server, database))
+        .bind(PLACE_WAIT_S)
+        .fetch_one(&mut kept)
+        .await
+        .map_err(failed)?;
+    Ok((got == Some(1)).then_some(kept))
+}
+
+/// Gives back what [`keep`] gave.
+///
+/// # Errors
+/// The master's: then the lock went with the connection.
+pub async fn give_back(
+    mut kept: Connection,
+    server: &str,
+    database: &str,
+) -> Result<(), StoreError> {
+    sqlx::query("DO RELEASE_LOCK(?)")
+        .bind(place_lock(server, database))
+        .execute(&mut kept)
+        .await
+        .map_err(failed)?;
+    Ok(())
+}
+
+/// Names of locks are the server's, at most 64 characters, and of any case.
+fn place_lock(server: &str, database: &str) -> String {
+    let place = format!("{server}/{database}");
+    let digest = Hash::of_bytes(place.as_bytes()).to_string();
+    format!("place:{}", &digest[..32])
+}
+
+/// Closes a shard without brokers for good; gives whether it has none. Placements take turns, as
+/// for servers, so none comes from here on.
+///
+/// # Errors
+/// The master's.
+pub async fn set_shard_removing(tx: &mut MasterTx, shard_id: u32) -> Result<bool, StoreError> {
     lock(
         tx,
         "SELECT shard_id FROM shared_shard ORDER BY shard_id FOR UPDATE",
     )
     .await?;
-    let done = sqlx::query(
-        "DELETE FROM shared_shard WHERE shard_id = ?
+    sqlx::query(
+        "UPDATE shared_shard SET state = 'removing', accepts_new = FALSE WHERE shard_id = ?
            AND NOT EXISTS (SELECT 1 FROM broker b WHERE b.shared_shard_id = ?)",
     )
     .bind(shard_id)
     .bind(shard_id)
-    .execute(tx)
+    .execute(&mut *tx)
     .await
     .map_err(failed)?;
-    Ok(done.rows_affected() == 1)
+    // Whether it was so before or is now.
+    let closed: Option<String> =
+        sqlx::query_scalar("SELECT state FROM shared_shard WHERE shard_id = ?")
+            .bind(shard_id)
+            .fetch_optional(tx)
+            .await
+            .map_err(failed)?;
+    Ok(closed.is_none_or(|state| state == "removing"))
+}
+
+/// Strikes a shard that is `removing` off the registry.
+///
+/// # Errors
+/// The master's.
+pub async fn remove_shard(master: &Pool, shard_id: u32) -> Result<(), StoreError> {
+    sqlx::query("DELETE FROM shared_shard WHERE shard_id = ? AND state = 'removing'")
+        .bind(shard_id)
+        .execute(master)
+        .await
+        .map_err(failed)?;
+    Ok(())
 }
 
 /// Says whether a shard takes new brokers; gives whether there is such a shard.

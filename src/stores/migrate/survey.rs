@@ -62,6 +62,22 @@ pub async fn survey(url: &SecretUrl, broker: Option<BrokerId>) -> Result<Survey,
         is_shard: has("shard_meta") || has(SHARED_HISTORY),
         ..Survey::default()
     };
+    if survey.stranger.is_none() && has(HISTORY) {
+        let applied: Vec<(i64, Vec<u8>)> = sqlx::query_as(AssertSqlSafe(format!(
+            "SELECT version, checksum FROM `{name}`.{HISTORY}"
+        )))
+        .fetch_all(&mut connection)
+        .await?;
+        // Other programs keep a history of that name too.
+        let tenant = sqlx::migrate!("migrations/tenant");
+        let known = |(version, checksum): &(i64, Vec<u8>)| {
+            let mut ours = tenant.iter();
+            ours.any(|own| own.version == *version && *own.checksum == **checksum)
+        };
+        if !applied.iter().all(known) {
+            survey.stranger = Some(HISTORY.to_owned());
+        }
+    }
     if survey.stranger.is_none() && has("shard_meta") {
         survey.shard = sqlx::query_scalar(AssertSqlSafe(format!(
             "SELECT shard_id FROM `{name}`.shard_meta"

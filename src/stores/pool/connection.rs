@@ -10,10 +10,11 @@ use sqlx::{Connection as _, Describe, Either, Execute, Executor, MySql, MySqlCon
 use tokio::time::error::Elapsed;
 
 use super::{Connector, Health, Rows};
+use crate::stores::error::is_read_only;
 
 /// A connection of a pool, whose statements are bounded in time. It goes back to its pool when
-/// it is dropped between statements and outside of a transaction; else it is closed, and the
-/// server rolls back.
+/// it is dropped between statements, after a rollback where it was left in a transaction; else it
+/// is closed, and the server rolls back.
 #[derive(Debug)]
 pub struct Connection {
     /// Taken only when it is dropped.
@@ -129,8 +130,17 @@ impl Connection {
     ) -> Result<T, sqlx::Error> {
         match outcome {
             Ok(outcome) => {
-                // What the server itself refuses leaves the connection in order.
-                self.busy = !matches!(outcome, Ok(_) | Err(sqlx::Error::Database(_)));
+                // What the server itself refuses leaves the connection in order, but one that
+                // takes no writes is not the one that the next caller wants.
+                let in_order = match &outcome {
+                    Ok(_) => true,
+                    Err(error @ sqlx::Error::Database(_)) => !is_read_only(error),
+                    Err(_) => false,
+                };
+                if !in_order {
+                    self.health.lose_trust();
+                }
+                self.busy = !in_order;
                 outcome
             }
             Err(late) => {
@@ -146,10 +156,29 @@ impl Drop for Connection {
         if !self.busy && !self.in_transaction {
             return;
         }
-        if let Some(object) = self.object.take() {
+        let Some(object) = self.object.take() else {
+            return;
+        };
+        if self.busy {
             close(Object::take(object));
+        } else {
+            roll_back(object);
         }
     }
+}
+
+/// Ends the transaction that a connection was left in, in the background, and gives it back.
+fn roll_back(mut object: Object<Connector>) {
+    let Ok(runtime) = tokio::runtime::Handle::try_current() else {
+        drop(Object::take(object));
+        return;
+    };
+    runtime.spawn(async move {
+        let rollback = object.execute(sqlx::raw_sql("ROLLBACK"));
+        if !matches!(tokio::time::timeout(GOODBYE, rollback).await, Ok(Ok(_))) {
+            drop(Object::take(object));
+        }
+    });
 }
 
 /// How long a server may take to take leave.

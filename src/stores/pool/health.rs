@@ -16,6 +16,8 @@ pub struct Health {
     retry_down_after: Duration,
     down_until: Mutex<Option<Instant>>,
     suspected: AtomicBool,
+    /// When a connection was last found broken: those from before are not to be trusted.
+    lost: Mutex<Option<Instant>>,
 }
 
 impl Health {
@@ -26,6 +28,7 @@ impl Health {
             retry_down_after,
             down_until: Mutex::default(),
             suspected: AtomicBool::new(false),
+            lost: Mutex::default(),
         }
     }
 
@@ -43,6 +46,19 @@ impl Health {
             .down_until
             .lock()
             .unwrap_or_else(PoisonError::into_inner) = Some(until);
+    }
+
+    /// A connection broke: the server may have started anew, and closed all others too.
+    pub(super) fn lose_trust(&self) {
+        *self.lost.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+    }
+
+    /// Whether a connection that was last used then may be as dead as one found since.
+    pub(super) fn lost_since(&self, used: Instant) -> bool {
+        self.lost
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .is_some_and(|lost| lost >= used)
     }
 
     /// A statement had no answer in time: it may be slow, or the server stand still. Asks the

@@ -39,9 +39,18 @@ async fn whatever_goes_wrong_is_a_problem() {
         (json_post(vec![b'"', 0xff, b'"']), 400, "bad_utf8"),
         (json_post("[".repeat(100_000)), 422, "fields_invalid"),
         (
-            json_post(format!(r#"{{"refresh_token":{}"#, "[".repeat(1000))),
+            json_post(format!(
+                r#"{{"refresh_token":{}{}}}"#,
+                "[".repeat(1000),
+                "]".repeat(1000)
+            )),
             422,
             "fields_invalid",
+        ),
+        (
+            json_post(format!(r#"{{"refresh_token":{}"#, "[".repeat(1000))),
+            400,
+            "bad_json",
         ),
         (json_post(vec![b' '; 2 << 20]), 413, "too_large"),
         (
