@@ -130,7 +130,7 @@ fn a_wrong_value_names_key_finding_place_and_what_is_allowed() {
     assert_eq!(said, "auth.access_ttl_s: found 901; allowed: 10 to 900");
     let said = message(GOOD, &[("SETTLENET_NETWORK__TERMS__SEND", "both")]);
     assert!(
-        said.ends_with("allowed: author_owes, counterparty_owes, none"),
+        said.ends_with("allowed: one of author_owes, counterparty_owes, none"),
         "{said}"
     );
     let said = message(GOOD, &[("SETTLENET_HTTP__LISTEN", "8080")]);
