@@ -50,20 +50,32 @@ fn length(text: &str, most: usize) -> Result<(), TextError> {
     Ok(())
 }
 
-/// Characters that are not seen and change what is: without width, or for the direction of
-/// writing; and the two that end a line or paragraph without being control characters.
+/// Characters that are not seen and change what is: those that Unicode lets a program ignore
+/// (`Default_Ignorable_Code_Point`), blanks that are letters, those for the direction of writing,
+/// and the two that end a line or paragraph without being control characters.
 const fn is_hidden(c: char) -> bool {
     matches!(
         c,
         '\u{ad}'
+            | '\u{34f}'
+            | '\u{600}'..='\u{605}'
             | '\u{61c}'
-            | '\u{180e}'
+            | '\u{6dd}'
+            | '\u{115f}'..='\u{1160}'
+            | '\u{17b4}'..='\u{17b5}'
+            | '\u{180b}'..='\u{180f}'
             | '\u{200b}'..='\u{200f}'
             | '\u{2028}'..='\u{202e}'
             | '\u{2060}'..='\u{206f}'
+            | '\u{2800}'
+            | '\u{3164}'
+            | '\u{fe00}'..='\u{fe0f}'
             | '\u{feff}'
-            | '\u{fff9}'..='\u{fffb}'
-            | '\u{e0000}'..='\u{e007f}'
+            | '\u{ffa0}'
+            | '\u{fff0}'..='\u{fffb}'
+            | '\u{1bca0}'..='\u{1bca3}'
+            | '\u{1d173}'..='\u{1d17a}'
+            | '\u{e0000}'..='\u{e0fff}'
     )
 }
 
@@ -91,6 +103,14 @@ mod tests {
             '\u{2069}',
             '\u{feff}',
             '\u{e0041}',
+            '\u{e0101}',
+            '\u{34f}',
+            '\u{600}',
+            '\u{115f}',
+            '\u{2800}',
+            '\u{3164}',
+            '\u{fe0f}',
+            '\u{1d173}',
         ] {
             assert_eq!(
                 line(&format!("ca{hidden}sh"), 32),

@@ -87,12 +87,10 @@ impl Past {
         }
     }
 
-    /// Whether a broker has ended it so before, with these words or with none.
+    /// Whether a broker has ended it so before: with these words, or nothing is said now. Words
+    /// that come after an end without any would be lost.
     pub(super) fn ended_so(&self, by: BrokerId, said: Option<&str>) -> bool {
-        let same = match (&self.said, said) {
-            (Some(before), Some(now)) => before == now,
-            (None, _) | (_, None) => true,
-        };
+        let same = said.is_none() || self.said.as_deref() == said;
         self.ended_by == Some(by) && same
     }
 }

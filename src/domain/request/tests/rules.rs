@@ -433,6 +433,12 @@ fn what_another_did_is_no_repeat() {
     assert_eq!(reject(Some("no cash")), "again");
     assert_eq!(reject(None), "again");
     assert_eq!(reject(Some("no time")), "wrong");
+    let without = applied(pending.reject(TARGET, None, start())).request;
+    assert_eq!(word(without.reject(TARGET, None, start())), "again");
+    assert_eq!(
+        word(without.reject(TARGET, Some("no cash"), start())),
+        "wrong"
+    );
 
     let accept = |request: &Request, account| {
         word(request.accept(acceptance(TARGET, account), &usd(), start()))
