@@ -1,12 +1,12 @@
 //! Brings all databases of a network to the schema that this program knows.
 //!
-//! The master comes first: its registry says which other databases there are. Those follow side
-//! by side, and one that fails holds up no other. Running it again goes on where it stopped; two
+//! The master comes first: its registry says which databases of books there are. Those and the
+//! payment manager's follow side by side, and one that fails holds up no other. Running it again goes on where it stopped; two
 //! processes at once take turns on each database.
 
 use futures::{StreamExt as _, stream};
 
-use crate::config::Config;
+use crate::config::{Config, SecretUrl};
 use crate::stores::migrate::{Database, Kind, MigrationError, check_name, migrate, registered};
 
 /// Databases that are migrated at the same time.
@@ -30,19 +30,19 @@ pub async fn migrate_all(
     config: &Config,
     mut progress: impl FnMut(&Report, usize, usize),
 ) -> Result<Vec<Report>, MigrationError> {
-    let name = config
-        .master
-        .url
-        .database()
-        .ok_or(MigrationError::NoDatabase)?;
     let master = Database {
         kind: Kind::Master,
         server: None,
-        name: name.to_owned(),
+        name: database_of(&config.master.url)?,
     };
     let applied = migrate(&config.master.url, Kind::Master).await?;
     let books = registered(&config.master.url).await?;
-    let total = books.len() + 1;
+    let payments = Database {
+        kind: Kind::PaymentManager,
+        server: None,
+        name: database_of(&config.postgres.url)?,
+    };
+    let total = books.len() + 2;
     let first = Report {
         database: master,
         outcome: Ok(applied),
@@ -50,7 +50,7 @@ pub async fn migrate_all(
     progress(&first, 1, total);
     let mut reports = vec![first];
 
-    let mut running = stream::iter(books)
+    let mut running = stream::iter(books.into_iter().chain([payments]))
         .map(|database| async move {
             let outcome = migrate_registered(config, &database).await;
             Report { database, outcome }
@@ -63,7 +63,15 @@ pub async fn migrate_all(
     Ok(reports)
 }
 
+fn database_of(url: &SecretUrl) -> Result<String, MigrationError> {
+    let name = url.database().ok_or(MigrationError::NoDatabase)?;
+    Ok(name.to_owned())
+}
+
 async fn migrate_registered(config: &Config, database: &Database) -> Result<usize, MigrationError> {
+    if database.kind == Kind::PaymentManager {
+        return migrate(&config.postgres.url, database.kind).await;
+    }
     let server = database.server.as_deref().unwrap_or_default();
     let server = config
         .servers

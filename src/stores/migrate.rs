@@ -2,8 +2,10 @@
 //! master's registry names. Running it again goes on where it stopped; two processes at once
 //! take turns.
 
+mod postgres;
 mod survey;
 
+pub use postgres::migrate_postgres;
 pub use survey::{Survey, forget_number, is_system, survey};
 
 use std::time::Duration;
@@ -28,13 +30,16 @@ pub enum Kind {
     /// A tenant's tables, and what only a shard has.
     Shared,
     Tenant,
+    /// On `PostgreSQL`: see [`migrate_postgres`].
+    PaymentManager,
 }
 
 /// One database of the network.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Database {
     pub kind: Kind,
-    /// The server's name in the configuration; `None` for the master's own.
+    /// The server's name in the configuration; `None` for the master's own and the payment
+    /// manager's.
     pub server: Option<String>,
     pub name: String,
 }
@@ -43,6 +48,7 @@ impl std::fmt::Display for Database {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match &self.server {
             Some(server) => write!(f, "{server}/{}", self.name),
+            None if self.kind == Kind::PaymentManager => write!(f, "postgres/{}", self.name),
             None => write!(f, "master/{}", self.name),
         }
     }
@@ -52,7 +58,7 @@ impl std::fmt::Display for Database {
 pub enum MigrationError {
     #[error("no server {0:?} in the configuration ([servers.{0}])")]
     UnknownServer(String),
-    #[error("the master's URL names no database")]
+    #[error("the URL names no database")]
     NoDatabase,
     #[error("{0:?} is no name for a database: letters, digits, _ and - only, 64 at most")]
     BadName(String),
@@ -102,6 +108,9 @@ pub async fn registered(master: &SecretUrl) -> Result<Vec<Database>, MigrationEr
 /// When it cannot be reached, locked or changed. It can be tried again: what is
 /// done stays done.
 pub async fn migrate(url: &SecretUrl, kind: Kind) -> Result<usize, MigrationError> {
+    if kind == Kind::PaymentManager {
+        return migrate_postgres(url).await;
+    }
     let name = url.database().ok_or(MigrationError::NoDatabase)?;
     check_name(name)?;
     // The lock's connection names no database: there may be none yet.
@@ -140,6 +149,8 @@ async fn apply(url: &SecretUrl, kind: Kind) -> Result<usize, MigrationError> {
         match kind {
             Kind::Master => run(&pool, sqlx::migrate!("migrations/master")).await,
             Kind::Tenant => run(&pool, sqlx::migrate!("migrations/tenant")).await,
+            // Not on a server of this family.
+            Kind::PaymentManager => Ok(0),
             Kind::Shared => {
                 let tenant = run(&pool, sqlx::migrate!("migrations/tenant")).await?;
                 let mut shared = sqlx::migrate!("migrations/shared");

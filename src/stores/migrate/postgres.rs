@@ -1,0 +1,44 @@
+//! The payment manager's database. `PostgreSQL` changes its schema in transactions, and sqlx's own
+//! lock works there: a file is applied whole or not at all, by one process at a time.
+
+use sqlx::ConnectOptions as _;
+use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
+
+use super::{CONNECT_LIMIT, MigrationError};
+use crate::config::SecretUrl;
+
+/// Migrates the database that `url` names, which must be there. Returns how many migrations were
+/// applied.
+///
+/// # Errors
+/// When it cannot be reached or changed.
+pub async fn migrate_postgres(url: &SecretUrl) -> Result<usize, MigrationError> {
+    let options: PgConnectOptions = url.expose().parse().map_err(MigrationError::Connect)?;
+    let pool = PgPoolOptions::new()
+        .max_connections(1)
+        .acquire_timeout(CONNECT_LIMIT)
+        .connect_with(options.disable_statement_logging())
+        .await
+        .map_err(MigrationError::Connect)?;
+    let outcome = async {
+        let before = applied(&pool).await?;
+        sqlx::migrate!("migrations/pm").run(&pool).await?;
+        Ok(applied(&pool).await?.saturating_sub(before))
+    };
+    let outcome = outcome.await;
+    pool.close().await;
+    outcome
+}
+
+async fn applied(pool: &PgPool) -> Result<usize, MigrationError> {
+    let there: bool = sqlx::query_scalar("SELECT to_regclass('_sqlx_migrations') IS NOT NULL")
+        .fetch_one(pool)
+        .await?;
+    if !there {
+        return Ok(0);
+    }
+    let rows: i64 = sqlx::query_scalar("SELECT COUNT(*) FROM _sqlx_migrations")
+        .fetch_one(pool)
+        .await?;
+    Ok(usize::try_from(rows).unwrap_or(usize::MAX))
+}
