@@ -62,7 +62,7 @@ pub(super) async fn run(args: Args) -> Result<ExitCode, Failure> {
             tracing::error!(%error, "signals can't be waited for");
         }
     };
-    http::serve(listener, state, asked).await?;
+    http::serve(listener, state, asked).await;
     let grace = config.http.shutdown_grace_ms.duration();
     let all = async { while background.join_next().await.is_some() {} };
     if tokio::time::timeout(grace, all).await.is_err() || !app.engine.drain(grace).await {

@@ -29,15 +29,12 @@ const BREATH: Duration = Duration::from_millis(200);
 
 /// Serves until `stop`, then stops in order: `/readyz` says so, no connection is taken any more,
 /// answers that are under way are finished, and so is all that goes on without its caller. Each
-/// of the last two has the drain time.
-///
-/// # Errors
-/// None at present: a connection that fails concerns its client alone.
+/// of the last two has the drain time. A connection that fails concerns its client alone.
 pub async fn serve(
     listener: TcpListener,
     state: AppState,
     stop: impl Future<Output = ()> + Send + 'static,
-) -> io::Result<()> {
+) {
     let lifecycle = state.lifecycle.clone();
     let config = state.config.clone();
     let connections = Connections::new(&config, super::app(state));
@@ -62,7 +59,6 @@ pub async fn serve(
     if !lifecycle.finished(config.drain).await {
         tracing::warn!("some work was left to whoever finds it");
     }
-    Ok(())
 }
 
 struct Connections {

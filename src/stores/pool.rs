@@ -195,6 +195,9 @@ impl Pool {
         // it may try one dead connection after another.
         let getting = self.inner.get().boxed();
         let Ok(got) = tokio::time::timeout(self.acquire_timeout, getting).await else {
+            // All connections in use says nothing about the server; a connect without an answer
+            // does.
+            self.health.suspect();
             return Err(sqlx::Error::PoolTimedOut);
         };
         match got {

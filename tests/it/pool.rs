@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use settlenet::stores::master;
+use settlenet::stores::master::{self, placement};
 use settlenet::stores::migrate::{Kind, migrate};
 use settlenet::stores::pool::{Pool, PoolBounds};
 
@@ -61,7 +61,7 @@ async fn connections_that_a_server_has_closed_meanwhile_fail_nobody() {
         let kill = sqlx::AssertSqlSafe(format!("KILL {id}"));
         sqlx::raw_sql(kill).execute(&mut killer).await.unwrap();
     }
-    // A server takes longer than this to start anew.
+    // Longer than a connection is trusted without being asked.
     tokio::time::sleep(Duration::from_millis(600)).await;
     let mut used = Vec::new();
     for _ in 0..4 {
@@ -74,6 +74,47 @@ async fn connections_that_a_server_has_closed_meanwhile_fail_nobody() {
         // Not given back, so that the next one is another.
         used.push(connection);
     }
+}
+
+#[tokio::test]
+async fn one_broken_connection_makes_the_others_be_asked_before_use() {
+    let (_databases, pool) = pool(PoolBounds::default()).await;
+    let mut held = Vec::new();
+    for _ in 0..4 {
+        held.push(pool.acquire().await.unwrap());
+    }
+    let mut killer = held.remove(0);
+    for connection in &mut held {
+        let id: i64 = sqlx::query_scalar("SELECT CAST(CONNECTION_ID() AS SIGNED)")
+            .fetch_one(connection)
+            .await
+            .unwrap();
+        let kill = sqlx::AssertSqlSafe(format!("KILL {id}"));
+        sqlx::raw_sql(kill).execute(&mut killer).await.unwrap();
+    }
+    drop(held);
+    let mut failed = 0;
+    let mut used = Vec::new();
+    for _ in 0..4 {
+        let mut connection = pool.acquire().await.unwrap();
+        let answer: Result<i64, _> = sqlx::query_scalar("SELECT 1")
+            .fetch_one(&mut connection)
+            .await;
+        failed += usize::from(answer.is_err());
+        used.push(connection);
+    }
+    assert!(failed <= 1, "{failed} of 4 met a dead connection");
+}
+
+#[tokio::test]
+async fn a_session_that_holds_a_lock_by_name_ends_with_its_user() {
+    let (_databases, pool) = pool(PoolBounds::default()).await;
+    let kept = placement::keep(&pool, "a", "some_database").await.unwrap();
+    let kept = kept.expect("nobody else has it");
+    // As a task that panics leaves it.
+    drop(kept);
+    let again = placement::keep(&pool, "a", "some_database").await.unwrap();
+    assert!(again.is_some());
 }
 
 #[tokio::test]

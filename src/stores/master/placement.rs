@@ -219,7 +219,7 @@ const PLACE_WAIT_S: u32 = 8;
 
 /// Keeps a place (a database of a server) to oneself while it becomes a shard or stops being one:
 /// `None` where somebody else has it for longer than one waits. Give it back by [`give_back`]; a
-/// process that dies gives it back with its connection.
+/// process that dies, or a task that panics, gives it back with its connection.
 ///
 /// # Errors
 /// The master's.
@@ -229,6 +229,7 @@ pub async fn keep(
     database: &str,
 ) -> Result<Option<Connection>, StoreError> {
     let mut kept = master.acquire().await.map_err(failed)?;
+    kept.keep_own();
     let got: Option<i64> = sqlx::query_scalar("SELECT CAST(GET_LOCK(?, ?) AS SIGNED)")
         .bind(place_lock(server, database))
         .bind(PLACE_WAIT_S)

@@ -24,6 +24,8 @@ pub struct Connection {
     /// A statement is under way, or was given up.
     busy: bool,
     in_transaction: bool,
+    /// It holds something of its session's, and ends with its user.
+    own: bool,
 }
 
 impl Connection {
@@ -38,7 +40,14 @@ impl Connection {
             statement_timeout,
             busy: false,
             in_transaction: false,
+            own: false,
         }
+    }
+
+    /// From here on the connection is closed when it is dropped, in whatever way, and with it ends
+    /// what its session holds, such as a lock by name.
+    pub fn keep_own(&mut self) {
+        self.own = true;
     }
 
     /// Begins a transaction by text, in which reads that take no values may follow the beginning:
@@ -153,13 +162,13 @@ impl Connection {
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        if !self.busy && !self.in_transaction {
+        if !self.busy && !self.in_transaction && !self.own {
             return;
         }
         let Some(object) = self.object.take() else {
             return;
         };
-        if self.busy {
+        if self.busy || self.own {
             close(Object::take(object));
         } else {
             roll_back(object);

@@ -188,7 +188,7 @@ async fn stopping_ends_the_server_and_finishes_what_runs() {
     access.state.lifecycle.stopping().cancelled().await;
     assert!(!server.is_finished());
     finish.send(()).unwrap();
-    server.await.unwrap().unwrap();
+    server.await.unwrap();
     assert!(seen.await.is_ok());
     assert!(
         reqwest::get(format!("http://{address}/healthz"))

@@ -62,6 +62,22 @@ impl Client {
         let body: Value = answer.json().await?;
         Ok((code, body["status"].as_str().unwrap_or_default().to_owned()))
     }
+
+    /// Confirms at the server that serves on until it says `completed`, past lease after lease.
+    async fn confirms_elsewhere(
+        &self,
+        address: &str,
+        id: RequestId,
+        clock: &MovedClock,
+        place: &str,
+    ) {
+        until(place, SOON, async || {
+            clock.advance(PAST_THE_LEASE);
+            let answer = self.confirm(address, id).await;
+            answer.expect("the other serves on") == (200, "completed".to_owned())
+        })
+        .await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -77,15 +93,7 @@ async fn a_confirmation_over_http_is_completed_whoever_dies() {
         let answer = client.confirm(&dying, id).await;
         assert!(answer.is_err(), "{place}: it answered {answer:?}");
         server.killed(place).await;
-        until(place, SOON, async || {
-            clock.advance(PAST_THE_LEASE);
-            let answer = client
-                .confirm(&address, id)
-                .await
-                .expect("the other serves on");
-            answer == (200, "completed".to_owned())
-        })
-        .await;
+        client.confirms_elsewhere(&address, id, &clock, place).await;
     }
     assert_invariants(&world).await;
 }
@@ -103,15 +111,7 @@ async fn a_confirmation_over_http_is_completed_whoever_stands_still() {
         let asked = client.confirm(&stopping, id);
         let meanwhile = async {
             server.stopped(place).await;
-            until(place, SOON, async || {
-                clock.advance(PAST_THE_LEASE);
-                let answer = client
-                    .confirm(&address, id)
-                    .await
-                    .expect("the other serves on");
-                answer == (200, "completed".to_owned())
-            })
-            .await;
+            client.confirms_elsewhere(&address, id, &clock, place).await;
             server.go_on();
         };
         let (answer, ()) = futures::future::join(asked, meanwhile).await;
