@@ -213,6 +213,10 @@ actions! {
     AdminBrokerRead = "admin.broker.read", PlatformSeat, PlatformRead;
     AdminBrokerSuspend = "admin.broker.suspend", PlatformSeat, PlatformWrite;
     AdminBrokerResume = "admin.broker.resume", PlatformSeat, PlatformWrite;
+    AdminBrokerMove = "admin.broker.move", PlatformSeat, PlatformWrite;
+    AdminMoveList = "admin.move.list", PlatformSeat, PlatformRead;
+    AdminMoveRead = "admin.move.read", PlatformSeat, PlatformRead;
+    AdminMoveChange = "admin.move.change", PlatformSeat, PlatformWrite;
     AdminServerList = "admin.server.list", PlatformSeat, PlatformRead;
     AdminServerAdd = "admin.server.add", PlatformSeat, PlatformWrite;
     AdminShardList = "admin.shard.list", PlatformSeat, PlatformRead;
@@ -284,6 +288,10 @@ const fn row(action: Action) -> Row {
         Action::AdminBrokerRead            => [N, N, N,          Y, N, N],
         Action::AdminBrokerSuspend         => [N, N, N,          Y, N, N],
         Action::AdminBrokerResume          => [N, N, N,          Y, N, N],
+        Action::AdminBrokerMove            => [N, N, N,          Y, N, N],
+        Action::AdminMoveList              => [N, N, N,          Y, N, N],
+        Action::AdminMoveRead              => [N, N, N,          Y, N, N],
+        Action::AdminMoveChange            => [N, N, N,          Y, N, N],
         Action::AdminServerList            => [N, N, N,          Y, N, N],
         Action::AdminServerAdd             => [N, N, N,          Y, N, N],
         Action::AdminShardList             => [N, N, N,          Y, N, N],

@@ -14,6 +14,7 @@ pub mod idempotency;
 pub mod json;
 mod layers;
 mod money;
+mod moves;
 mod obligations;
 pub mod paging;
 pub mod params;
@@ -56,6 +57,7 @@ pub fn routes() -> Routes {
         .merge(chain::routes())
         .merge(brokers::routes())
         .merge(servers::routes())
+        .merge(moves::routes())
         .merge(sagas::routes())
         .merge(reconcile::routes())
 }

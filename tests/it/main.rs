@@ -13,6 +13,7 @@ mod harness;
 mod ids;
 mod ledger;
 mod migrate;
+mod moves;
 mod network;
 mod plans;
 mod pool;

@@ -43,6 +43,11 @@ pub(super) enum What {
     },
     /// Show a broker
     Show { id: BrokerId },
+    /// Move a broker's book to another database while the broker works
+    ///
+    /// A running `serve` or `worker` does the work; `settlenet admin move show`
+    /// says how far it is.
+    Move(super::moves::Start),
     /// Suspend a broker: it finishes what is in flight and starts nothing new
     Suspend { id: BrokerId },
     /// Lift a broker's suspension
@@ -65,6 +70,7 @@ pub(super) async fn run(what: &What, config: &Config) -> Result<Shown, Failure> 
             let found = places.brokers(*state, *before, *limit).await?;
             return Ok(listed(&found));
         }
+        What::Move(start) => return super::moves::start(start, config).await,
         What::Show { id } => places.broker(*id).await,
         What::Suspend { id } => places.suspend(*id).await,
         What::Resume { id } => places.reinstate(*id).await,
