@@ -37,7 +37,7 @@ pub struct App {
     pub alerts: AlertService,
     pub provisioning: Provisioning,
     pub moves: MoveService,
-    pub mover: MoveEngine,
+    pub move_engine: MoveEngine,
     pub reconcile: Reconcile,
 }
 
@@ -135,7 +135,7 @@ impl App {
             systems.entropy.uuid(started).simple()
         );
         let engine = SagaEngine::new(systems.clone(), saga_limits(config), process.clone());
-        let mover = MoveEngine::new(
+        let move_engine = MoveEngine::new(
             master.clone(),
             Arc::clone(&stores.router),
             stores.provisioning(config),
@@ -165,7 +165,7 @@ impl App {
             alerts: AlertService::new(systems.master.clone(), systems.clock.clone()),
             provisioning: stores.provisioning(config),
             moves,
-            mover,
+            move_engine,
             reconcile: Reconcile::new(systems.clone(), Arc::clone(&currencies)),
             systems,
             currencies,

@@ -13,8 +13,6 @@ use crate::stores::router::{DatabaseKey, Router};
 pub struct Census {
     /// By table: every table that has a `broker_id`, found in the database itself.
     pub tables: BTreeMap<String, BTreeSet<BrokerId>>,
-    /// Books that were here and have moved away; their rows wait for deletion.
-    pub moved: BTreeSet<BrokerId>,
 }
 
 /// # Errors
@@ -42,11 +40,5 @@ pub(crate) async fn census(router: &Router, database: &DatabaseKey) -> Result<Ce
             .map_err(failed)?;
         census.tables.insert(table, brokers.into_iter().collect());
     }
-    let moved: Vec<u64> =
-        sqlx::query_scalar("SELECT broker_id FROM book_fence WHERE state = 'moved'")
-            .fetch_all(&pool)
-            .await
-            .map_err(failed)?;
-    census.moved = moved.into_iter().collect();
     Ok(census)
 }
