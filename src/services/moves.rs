@@ -341,6 +341,14 @@ impl MoveService {
         Ok(moves::list(&self.master, broker, after, limit).await?)
     }
 
+    /// How many moves go on, by their states.
+    ///
+    /// # Errors
+    /// The master's.
+    pub async fn counts(&self) -> Result<Vec<(String, i64)>, StoreError> {
+        moves::counts(&self.master).await
+    }
+
     /// Asks for a move to be given up. The book stays where it is, unless it has gone already.
     ///
     /// # Errors

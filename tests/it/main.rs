@@ -11,6 +11,7 @@ mod cli;
 mod feed;
 mod harness;
 mod ids;
+mod isolation;
 mod ledger;
 mod migrate;
 mod moves;

@@ -3,7 +3,7 @@
 use chrono::Utc;
 use settlenet::domain::ids::ObligationId;
 use settlenet::domain::obligation::ObligationStatus;
-use settlenet::stores::master::{feed, obligations, requests, sagas};
+use settlenet::stores::master::{feed, moves, obligations, requests, sagas};
 use settlenet::stores::migrate::{Kind, migrate};
 use sqlx::mysql::MySqlRow;
 use sqlx::{AssertSqlSafe, MySqlPool, Row};
@@ -138,5 +138,32 @@ async fn a_page_of_obligations_is_read_by_an_index() {
             .collect();
         let expected = ["debtor", "creditor"].map(|side| Some(format!("obligation_{side}_newest")));
         assert_eq!(keys, expected, "{status:?} {after:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn moves_that_are_due_are_found_by_an_index() {
+    let databases = Databases::new().await;
+    migrate(databases.master_url(), Kind::Master).await.unwrap();
+    let pool = MySqlPool::connect(databases.master_url().expose())
+        .await
+        .unwrap();
+    for fill in [
+        "INSERT INTO broker_move (move_id, broker_id, state, cause, from_server, from_database,
+             to_server, to_database, retention_s, due_at, created_at)
+         SELECT UNHEX(LPAD(HEX(seq), 32, '0')), seq, 'done', 'admin', 'a', 'x', 'b', 'y', 1,
+             IF(seq % 500 = 0, NOW(6), NULL), NOW(6) FROM seq_1_to_HISTORY",
+        "ANALYZE TABLE broker_move",
+    ] {
+        let fill = fill.replace("HISTORY", &HISTORY.to_string());
+        sqlx::raw_sql(AssertSqlSafe(fill))
+            .execute(&pool)
+            .await
+            .unwrap();
+    }
+    let due = plan(&pool, moves::DUE, &[Bind::Now, Bind::Number(1)]).await;
+    for (table, key, read) in due {
+        assert_eq!(key.as_deref(), Some("broker_move_due"), "{table}");
+        assert!(read < 100, "{table}: {read}");
     }
 }

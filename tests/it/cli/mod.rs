@@ -2,6 +2,7 @@
 
 mod admin;
 mod chain;
+mod moves;
 mod reconcile;
 
 use std::process::{Command, Output, Stdio};
