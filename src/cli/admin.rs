@@ -2,6 +2,8 @@
 
 mod alert;
 mod broker;
+mod domain;
+mod invite;
 mod moves;
 mod place;
 mod saga;
@@ -33,7 +35,8 @@ const NO_SUCH_THING: u8 = 4;
     verbatim_doc_comment,
     after_help = "\
 Exit codes: 0 done, or so already; 1 failed, the reason on standard error; 2 the \
-command line or the configuration is wrong; 4 there is no such broker, move, shard, saga or alert."
+command line or the configuration is wrong; 4 there is no such broker, move, shard, saga, \
+invitation, host name or alert."
 )]
 pub(super) struct Args {
     #[command(subcommand)]
@@ -62,6 +65,12 @@ enum What {
     /// People who log in
     #[command(subcommand)]
     User(user::What),
+    /// Invitations, by which brokers join the network themselves
+    #[command(subcommand)]
+    Invite(invite::What),
+    /// Host names under which dashboards are brokers' own
+    #[command(subcommand)]
+    Domain(domain::What),
     /// Operations across several databases: what is stuck, and what can be done
     #[command(subcommand)]
     Saga(saga::What),
@@ -78,6 +87,8 @@ pub(super) async fn run(args: &Args) -> Result<ExitCode, Failure> {
         What::Server(what) => place::servers(what, &config).await?,
         What::Shard(what) => place::shards(what, &config).await?,
         What::User(what) => user::run(what, &config).await?,
+        What::Invite(what) => invite::run(what, &config).await?,
+        What::Domain(what) => domain::run(what, &config).await?,
         What::Saga(what) => saga::run(what, &config).await?,
         What::Alert(what) => alert::run(what, &config).await?,
     };

@@ -8,9 +8,11 @@ mod accounts;
 mod auth;
 mod brokers;
 mod chain;
+mod domains;
 pub mod guard;
 mod health;
 pub mod idempotency;
+mod invites;
 pub mod json;
 mod layers;
 mod money;
@@ -18,6 +20,8 @@ mod moves;
 mod obligations;
 pub mod paging;
 pub mod params;
+mod partners;
+mod plans;
 pub mod problem;
 mod rate;
 mod reconcile;
@@ -26,6 +30,7 @@ pub mod routes;
 mod sagas;
 mod serve;
 mod servers;
+mod signup;
 mod state;
 mod team;
 mod uploads;
@@ -49,13 +54,18 @@ pub fn routes() -> Routes {
     Routes::new()
         .merge(health::routes())
         .merge(auth::routes())
+        .merge(signup::routes())
         .merge(team::routes())
         .merge(requests::routes())
         .merge(uploads::routes())
         .merge(obligations::routes())
         .merge(accounts::routes())
+        .merge(partners::routes())
         .merge(chain::routes())
         .merge(brokers::routes())
+        .merge(plans::routes())
+        .merge(domains::routes())
+        .merge(invites::routes())
         .merge(servers::routes())
         .merge(moves::routes())
         .merge(sagas::routes())

@@ -10,6 +10,7 @@ use crate::domain::canonical::Hash;
 use crate::domain::ids::BrokerId;
 use crate::runtime::Clock;
 use crate::services::Intention;
+use crate::services::plans::{AskedBy, PlanError};
 use crate::services::provisioning::{Provisioning, ProvisioningError};
 
 #[derive(Debug, Subcommand)]
@@ -52,10 +53,22 @@ pub(super) enum What {
     Suspend { id: BrokerId },
     /// Lift a broker's suspension
     Resume { id: BrokerId },
+    /// Put a broker on another plan
+    ///
+    /// It is another at once; to or from pro the book moves to a database of its own
+    /// or back. Where the broker has more than the plan allows, the message says what
+    /// has to go first. Said again, it finishes what was begun.
+    Plan {
+        /// The broker
+        id: BrokerId,
+        /// starter, growth, pro
+        plan: BrokerPlan,
+    },
 }
 
 pub(super) async fn run(what: &What, config: &Config) -> Result<Shown, Failure> {
-    let places = Stores::open(config)?.provisioning(config);
+    let stores = Stores::open(config)?;
+    let places = stores.provisioning(config);
     let one = match what {
         What::Create {
             name,
@@ -74,6 +87,16 @@ pub(super) async fn run(what: &What, config: &Config) -> Result<Shown, Failure> 
         What::Show { id } => places.broker(*id).await,
         What::Suspend { id } => places.suspend(*id).await,
         What::Resume { id } => places.reinstate(*id).await,
+        What::Plan { id, plan } => {
+            let now = Clock::from_env().now();
+            let plans = stores.plans();
+            let changed = plans.change(*id, *plan, AskedBy::Platform, now);
+            return match Box::pin(changed).await {
+                Ok(broker) => Ok(shown(&broker)),
+                Err(PlanError::NoSuchBroker { id }) => Err(no_such(format!("broker {id}"))),
+                Err(error) => Err(error.into()),
+            };
+        }
     };
     Ok(shown(&one.map_err(failure)?))
 }
@@ -171,6 +194,7 @@ fn view(broker: &Broker) -> Value {
         "name": broker.name,
         "broker_mode": broker.mode,
         "plan": broker.plan,
+        "plan_wanted": broker.plan_wanted,
         "state": broker.state,
         "referred_by_broker_id": broker.referred_by,
         "shard_id": shard,

@@ -5,11 +5,15 @@ mod accounts;
 mod alerts;
 mod brokers;
 mod chain;
+mod domains;
 mod lists;
 mod metrics;
 mod moves;
+mod partners;
+mod plans;
 mod reconcile;
 mod requests;
+mod signup;
 
 use std::path::{Path, PathBuf};
 
@@ -76,7 +80,10 @@ impl Drop for Api {
 
 impl Api {
     pub async fn new() -> Self {
-        let world = World::new().await;
+        Self::on(World::new().await).await
+    }
+
+    pub async fn on(world: World) -> Self {
         let name = format!("api-keys-{}", Uuid::new_v4());
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
         std::fs::create_dir_all(&folder).unwrap();

@@ -76,11 +76,13 @@ fn help_is_there_for_all() {
     for (what, verbs) in [
         (
             "broker",
-            &["create", "list", "show", "suspend", "resume"][..],
+            &["create", "list", "show", "suspend", "resume", "plan"][..],
         ),
         ("server", &["add", "list"]),
         ("shard", &["create", "list"]),
         ("user", &["create"]),
+        ("invite", &["create", "list", "revoke"]),
+        ("domain", &["list", "activate", "release"]),
         ("saga", &["list", "show", "retry", "compensate"]),
         ("alert", &["list", "resolve"]),
     ] {
