@@ -11,6 +11,7 @@ use crate::services::books::BooksService;
 use crate::services::feeds::FeedService;
 use crate::services::network::{NetworkRules, NetworkService};
 use crate::services::obligations::ObligationService;
+use crate::services::pauses::PauseService;
 use crate::services::provisioning::Provisioning;
 use crate::services::reconcile::Reconcile;
 use crate::services::saga::{SagaEngine, SagaLimits, SagaRecords, Systems};
@@ -35,6 +36,7 @@ pub struct App {
     pub feeds: FeedService,
     pub alerts: AlertService,
     pub provisioning: Provisioning,
+    pub pauses: PauseService,
     pub reconcile: Reconcile,
 }
 
@@ -73,6 +75,13 @@ impl Stores {
     pub fn provisioning(&self, config: &Config) -> Provisioning {
         let prefix = &config.books.database_prefix;
         Provisioning::new(self.master.clone(), Arc::clone(&self.router), prefix)
+    }
+
+    /// What pauses and resumes.
+    #[must_use]
+    pub fn pauses(&self) -> PauseService {
+        let currencies = Arc::new(CurrencyRegistry::new(self.master.clone()));
+        PauseService::new(self.master.clone(), currencies)
     }
 }
 
@@ -142,6 +151,7 @@ impl App {
             feeds: FeedService::new(systems.master.clone()),
             alerts: AlertService::new(systems.master.clone(), systems.clock.clone()),
             provisioning: stores.provisioning(config),
+            pauses: PauseService::new(systems.master.clone(), Arc::clone(&currencies)),
             reconcile: Reconcile::new(systems.clone(), Arc::clone(&currencies)),
             systems,
             currencies,

@@ -2,6 +2,7 @@
 
 mod alert;
 mod broker;
+mod pause;
 mod place;
 mod saga;
 mod user;
@@ -32,7 +33,7 @@ const NO_SUCH_THING: u8 = 4;
     verbatim_doc_comment,
     after_help = "\
 Exit codes: 0 done, or so already; 1 failed, the reason on standard error; 2 the \
-command line or the configuration is wrong; 4 there is no such broker, shard, saga or alert."
+command line or the configuration is wrong; 4 there is no such broker, currency, shard, saga or alert."
 )]
 pub(super) struct Args {
     #[command(subcommand)]
@@ -49,6 +50,12 @@ enum What {
     /// Members of the network
     #[command(subcommand)]
     Broker(broker::What),
+    /// Pause the network, a broker or a currency; list what is paused
+    #[command(subcommand)]
+    Pause(pause::Pause),
+    /// Lift a pause
+    #[command(subcommand)]
+    Resume(pause::Resume),
     /// Database servers that may hold books
     #[command(subcommand)]
     Server(place::Server),
@@ -70,6 +77,8 @@ pub(super) async fn run(args: &Args) -> Result<ExitCode, Failure> {
     let config = args.file.load()?;
     let shown = match &args.what {
         What::Broker(what) => broker::run(what, &config).await?,
+        What::Pause(what) => pause::pause(what, &config).await?,
+        What::Resume(what) => pause::resume(what, &config).await?,
         What::Server(what) => place::servers(what, &config).await?,
         What::Shard(what) => place::shards(what, &config).await?,
         What::User(what) => user::run(what, &config).await?,

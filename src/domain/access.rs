@@ -213,6 +213,9 @@ actions! {
     AdminBrokerRead = "admin.broker.read", PlatformSeat, PlatformRead;
     AdminBrokerSuspend = "admin.broker.suspend", PlatformSeat, PlatformWrite;
     AdminBrokerResume = "admin.broker.resume", PlatformSeat, PlatformWrite;
+    AdminPauseList = "admin.pause.list", PlatformSeat, PlatformRead;
+    AdminPauseCreate = "admin.pause.create", PlatformSeat, PlatformWrite;
+    AdminPauseLift = "admin.pause.lift", PlatformSeat, PlatformWrite;
     AdminServerList = "admin.server.list", PlatformSeat, PlatformRead;
     AdminServerAdd = "admin.server.add", PlatformSeat, PlatformWrite;
     AdminShardList = "admin.shard.list", PlatformSeat, PlatformRead;
@@ -284,6 +287,9 @@ const fn row(action: Action) -> Row {
         Action::AdminBrokerRead            => [N, N, N,          Y, N, N],
         Action::AdminBrokerSuspend         => [N, N, N,          Y, N, N],
         Action::AdminBrokerResume          => [N, N, N,          Y, N, N],
+        Action::AdminPauseList             => [N, N, N,          Y, N, N],
+        Action::AdminPauseCreate           => [N, N, N,          Y, N, N],
+        Action::AdminPauseLift             => [N, N, N,          Y, N, N],
         Action::AdminServerList            => [N, N, N,          Y, N, N],
         Action::AdminServerAdd             => [N, N, N,          Y, N, N],
         Action::AdminShardList             => [N, N, N,          Y, N, N],

@@ -12,6 +12,7 @@ pub mod ledger;
 pub mod moment;
 pub mod money;
 pub mod obligation;
+pub mod pause;
 pub mod plan;
 pub mod proof;
 pub mod request;

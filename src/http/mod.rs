@@ -17,6 +17,7 @@ mod money;
 mod obligations;
 pub mod paging;
 pub mod params;
+mod pauses;
 pub mod problem;
 mod rate;
 mod reconcile;
@@ -56,6 +57,7 @@ pub fn routes() -> Routes {
         .merge(chain::routes())
         .merge(brokers::routes())
         .merge(servers::routes())
+        .merge(pauses::routes())
         .merge(sagas::routes())
         .merge(reconcile::routes())
 }

@@ -23,10 +23,10 @@ use crate::domain::book::AccountState;
 use crate::domain::chain::Head;
 use crate::domain::ids::{AccountId, BrokerId};
 use crate::domain::money::CurrencyCode;
+use crate::domain::pause::Hindrance;
 use crate::stores::StoreError;
 use crate::stores::book::{self, AccountRow, Closed, Opened};
 use crate::stores::master::idempotency::Intention;
-use crate::stores::master::standing::Standing;
 use crate::stores::router::{BookRead, BookScope, Router};
 
 /// Tries of a write on a book that is busy or moving, and the first pause between two; each
@@ -42,9 +42,9 @@ pub enum BooksError {
         field: &'static str,
         rule: &'static str,
     },
-    /// A suspended broker starts nothing new.
-    #[error("a suspended broker opens no accounts")]
-    Suspended,
+    /// A broker that is not active opens no accounts.
+    #[error(transparent)]
+    Hindered(#[from] Hindrance),
     #[error("no such account")]
     NoSuchAccount,
     /// The house's accounts stay open.
@@ -114,9 +114,8 @@ impl BooksService {
             let field = "owner_ref";
             return Err(BooksError::Invalid { field, rule });
         }
-        if self.router.standing(broker).await? == Some(Standing::Suspended) {
-            return Err(BooksError::Suspended);
-        }
+        let standing = self.router.standing(broker).await?;
+        standing.broker_is_open(broker, broker)?;
         let owner = AccountRef {
             broker,
             owner_kind: new.owner_kind,

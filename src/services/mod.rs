@@ -12,6 +12,7 @@ pub mod migration;
 pub mod network;
 pub mod obligations;
 pub mod onboarding;
+pub mod pauses;
 pub mod provisioning;
 pub mod reconcile;
 pub mod saga;

@@ -13,13 +13,14 @@ use crate::domain::access::{
 };
 use crate::domain::canonical::Hash;
 use crate::domain::ids::{BrokerId, ClientId, UserId};
+use crate::domain::pause::Hindrance;
 use crate::domain::text;
 use crate::runtime::Clock;
 use crate::stores::StoreError;
 use crate::stores::master::access::refresh::{self, RevokedBy};
 use crate::stores::master::access::{After, LoginState, api_client, user};
 use crate::stores::master::idempotency::{self, Intention, Known};
-use crate::stores::master::standing::{self, Standing};
+use crate::stores::master::standing;
 use crate::stores::master::{self, MasterTx};
 use crate::stores::pool::Pool;
 
@@ -102,9 +103,9 @@ pub enum TeamError {
     /// More than the caller has itself.
     #[error(transparent)]
     Beyond(Beyond),
-    /// A suspended broker starts nothing new.
-    #[error("a suspended broker adds nobody")]
-    Suspended,
+    /// A broker that is not active adds nobody.
+    #[error(transparent)]
+    Hindered(#[from] Hindrance),
     #[error("there is no such member in the team")]
     NotFound,
     #[error("nobody disables their own account")]
@@ -348,12 +349,11 @@ impl TeamService {
         };
         principal.hand_on(role, scopes).map_err(TeamError::Beyond)?;
         match team.broker_id {
-            Some(broker)
-                if standing::of(&self.pool, broker).await? == Some(Standing::Suspended) =>
-            {
-                Err(TeamError::Suspended)
+            Some(broker) => {
+                let (standing, _) = standing::look(&self.pool, [Some(broker), None], None).await?;
+                Ok(standing.broker_is_open(broker, broker)?)
             }
-            Some(_) | None => Ok(()),
+            None => Ok(()),
         }
     }
 

@@ -8,6 +8,7 @@ pub mod currencies;
 pub mod feed;
 pub mod idempotency;
 pub mod obligations;
+pub mod pauses;
 pub mod placement;
 pub mod requests;
 pub mod sagas;

@@ -17,8 +17,9 @@ use std::sync::{PoisonError, RwLock};
 
 use super::StoreError;
 use super::error::corrupt;
-use super::master::standing::{self, Standing};
+use super::master::standing;
 use crate::domain::ids::BrokerId;
+use crate::domain::pause::Standing;
 use crate::stores::pool::Pool;
 
 /// Where one broker's book is, as the master says.
@@ -106,12 +107,13 @@ impl Router {
         self.pools.answers(server).await
     }
 
-    /// How a broker stands in the network; `None` for a number that no broker has.
+    /// How the network and a broker stand.
     ///
     /// # Errors
     /// The master's.
-    pub async fn standing(&self, broker: BrokerId) -> Result<Option<Standing>, StoreError> {
-        standing::of(&self.master, broker).await
+    pub async fn standing(&self, broker: BrokerId) -> Result<Standing, StoreError> {
+        let (standing, _) = standing::look(&self.master, [Some(broker), None], None).await?;
+        Ok(standing)
     }
 
     fn remembered(&self, broker: BrokerId) -> Option<Route> {

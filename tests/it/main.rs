@@ -14,6 +14,7 @@ mod ids;
 mod ledger;
 mod migrate;
 mod network;
+mod pauses;
 mod plans;
 mod pool;
 mod provisioning;

@@ -31,7 +31,7 @@ pub(super) enum What {
     },
     /// List brokers, newest first
     List {
-        /// Only those that are provisioning, active or suspended
+        /// Only those that are provisioning, active, suspended, leaving or archived
         #[arg(long)]
         state: Option<BrokerState>,
         /// At most so many
@@ -43,10 +43,6 @@ pub(super) enum What {
     },
     /// Show a broker
     Show { id: BrokerId },
-    /// Suspend a broker: it finishes what is in flight and starts nothing new
-    Suspend { id: BrokerId },
-    /// Lift a broker's suspension
-    Resume { id: BrokerId },
 }
 
 pub(super) async fn run(what: &What, config: &Config) -> Result<Shown, Failure> {
@@ -66,8 +62,6 @@ pub(super) async fn run(what: &What, config: &Config) -> Result<Shown, Failure> 
             return Ok(listed(&found));
         }
         What::Show { id } => places.broker(*id).await,
-        What::Suspend { id } => places.suspend(*id).await,
-        What::Resume { id } => places.reinstate(*id).await,
     };
     Ok(shown(&one.map_err(failure)?))
 }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use chrono::{DateTime, Utc};
-use sqlx::{FromRow, MySql, QueryBuilder};
+use sqlx::{FromRow, MySql, MySqlExecutor, QueryBuilder};
 
 use super::failed;
 use crate::domain::broker::{Broker, BrokerMode, BrokerPlan, BrokerState, Placement};
@@ -182,12 +182,30 @@ pub async fn list(
     rows.into_iter().map(Row::read).collect()
 }
 
+/// Holds a broker's row until the transaction ends; gives its state, if there is such a broker.
+///
+/// # Errors
+/// The master's, or a row that can't be read.
+pub async fn lock(tx: &mut MasterTx, id: BrokerId) -> Result<Option<BrokerState>, StoreError> {
+    let state: Option<(String,)> =
+        sqlx::query_as("SELECT state FROM broker WHERE broker_id = ? FOR UPDATE")
+            .bind(id)
+            .fetch_optional(tx)
+            .await
+            .map_err(failed)?;
+    state
+        .map(|(state,)| {
+            BrokerState::parse(&state).ok_or_else(|| corrupt("broker", format!("{id}: state")))
+        })
+        .transpose()
+}
+
 /// Moves a broker from one state to another; gives whether it was in the first.
 ///
 /// # Errors
 /// The master's.
 pub async fn set_state(
-    master: &Pool,
+    master: impl MySqlExecutor<'_>,
     id: BrokerId,
     from: BrokerState,
     to: BrokerState,

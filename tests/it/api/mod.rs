@@ -7,6 +7,7 @@ mod brokers;
 mod chain;
 mod lists;
 mod metrics;
+mod pauses;
 mod reconcile;
 mod requests;
 

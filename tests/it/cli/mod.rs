@@ -73,10 +73,9 @@ fn help_is_there_for_all() {
         assert!(help(args).contains("Exit codes: 0 "), "{args:?}");
     }
     for (what, verbs) in [
-        (
-            "broker",
-            &["create", "list", "show", "suspend", "resume"][..],
-        ),
+        ("broker", &["create", "list", "show"][..]),
+        ("pause", &["network", "broker", "currency", "list"]),
+        ("resume", &["network", "broker", "currency"]),
         ("server", &["add", "list"]),
         ("shard", &["create", "list"]),
         ("user", &["create"]),
