@@ -21,7 +21,9 @@ trap clean_up EXIT
 trap 'exit 130' INT TERM HUP
 
 have_libclang() {
-    ls /usr/lib/llvm-*/lib/libclang*.so* /usr/lib/*/libclang*.so* 2>/dev/null | grep -q . \
+    # libclang-cpp is another library, which alone doesn't do.
+    ls /usr/lib/llvm-*/lib/libclang*.so* /usr/lib/*/libclang*.so* 2>/dev/null \
+        | grep -v libclang-cpp | grep -q . \
         || [ -n "${LIBCLANG_PATH:-}" ]
 }
 have_postgres() { command -v postgres >/dev/null || ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1; }

@@ -9,6 +9,7 @@ use crate::runtime::{Clock, Entropy};
 use crate::services::alerts::AlertService;
 use crate::services::books::BooksService;
 use crate::services::feeds::FeedService;
+use crate::services::moves::{MoveEngine, MoveLimits, MoveService};
 use crate::services::network::{NetworkRules, NetworkService};
 use crate::services::obligations::ObligationService;
 use crate::services::pauses::PauseService;
@@ -37,6 +38,8 @@ pub struct App {
     pub alerts: AlertService,
     pub provisioning: Provisioning,
     pub pauses: PauseService,
+    pub moves: MoveService,
+    pub mover: MoveEngine,
     pub reconcile: Reconcile,
 }
 
@@ -66,7 +69,9 @@ impl Stores {
                 ..pool_bounds(config)
             },
         };
-        let router = Arc::new(Router::new(master.clone(), servers.collect(), limits));
+        let router = Router::new(master.clone(), servers.collect(), limits)
+            .waiting(config.books.move_wait_ms.duration());
+        let router = Arc::new(router);
         Ok(Self { master, router })
     }
 
@@ -82,6 +87,14 @@ impl Stores {
     pub fn pauses(&self) -> PauseService {
         let currencies = Arc::new(CurrencyRegistry::new(self.master.clone()));
         PauseService::new(self.master.clone(), currencies)
+    }
+
+    /// What begins and changes moves of books.
+    #[must_use]
+    pub fn moves(&self, config: &Config, clock: Clock, entropy: Entropy) -> MoveService {
+        let places = self.provisioning(config);
+        let retention_s = u32::try_from(config.moves.retention_s.0).unwrap_or(u32::MAX);
+        MoveService::new(self.master.clone(), places, clock, entropy, retention_s)
     }
 }
 
@@ -130,7 +143,16 @@ impl App {
             std::process::id(),
             systems.entropy.uuid(started).simple()
         );
-        let engine = SagaEngine::new(systems.clone(), saga_limits(config), process);
+        let engine = SagaEngine::new(systems.clone(), saga_limits(config), process.clone());
+        let mover = MoveEngine::new(
+            master.clone(),
+            Arc::clone(&stores.router),
+            stores.provisioning(config),
+            systems.clock.clone(),
+            move_limits(config),
+            process,
+        );
+        let moves = stores.moves(config, systems.clock.clone(), systems.entropy.clone());
         let currencies = Arc::new(CurrencyRegistry::new(master));
         let rules = NetworkRules {
             confirm_within: config.network.confirm_by_s.duration(),
@@ -152,6 +174,8 @@ impl App {
             alerts: AlertService::new(systems.master.clone(), systems.clock.clone()),
             provisioning: stores.provisioning(config),
             pauses: PauseService::new(systems.master.clone(), Arc::clone(&currencies)),
+            moves,
+            mover,
             reconcile: Reconcile::new(systems.clone(), Arc::clone(&currencies)),
             systems,
             currencies,
@@ -192,6 +216,20 @@ fn pool_bounds(config: &Config) -> PoolBounds {
         statement_timeout: config.pools.statement_timeout_ms.duration(),
         idle_timeout: config.pools.idle_timeout_ms.duration(),
         ..PoolBounds::default()
+    }
+}
+
+fn move_limits(config: &Config) -> MoveLimits {
+    let moves = &config.moves;
+    MoveLimits {
+        lease: moves.lease_ms.duration(),
+        fence_lease: moves.fence_lease_ms.duration(),
+        tail_bound: moves.tail_bound_ms.duration(),
+        batch_rows: moves.batch_rows,
+        tail_rows: moves.tail_rows,
+        yield_percent: moves.yield_percent,
+        max_tries: moves.max_tries,
+        ..MoveLimits::default()
     }
 }
 

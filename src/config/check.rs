@@ -72,6 +72,7 @@ impl Config {
         self.check_pools_and_ledger()?;
         self.check_auth()?;
         self.check_saga()?;
+        self.check_moves()?;
         within(
             "network.confirm_by_s",
             self.network.confirm_by_s.0,
@@ -181,6 +182,25 @@ impl Config {
         within("saga.finish_batch", saga.finish_batch, 1..=10_000)?;
 
         Ok(())
+    }
+
+    fn check_moves(&self) -> Result<(), ConfigError> {
+        let moves = &self.moves;
+        let wait = self.books.move_wait_ms.0;
+        within("books.move_wait_ms", wait, 0..=60_000)?;
+        within("moves.retention_s", moves.retention_s.0, 0..=365 * DAY)?;
+        within("moves.poll_ms", moves.poll_ms.0, 10..=60_000)?;
+        within("moves.concurrency", moves.concurrency, 1..=100)?;
+        within("moves.lease_ms", moves.lease_ms.0, 1_000..=600_000)?;
+        within("moves.fence_lease_ms", moves.fence_lease_ms.0, 200..=60_000)?;
+        let most = moves.fence_lease_ms.0;
+        within("moves.tail_bound_ms", moves.tail_bound_ms.0, 10..=most)?;
+        // A row has up to 21 values, and a statement takes 65,535.
+        within("moves.batch_rows", moves.batch_rows, 10..=2_000)?;
+        let most = moves.batch_rows as u64 - 1;
+        within("moves.tail_rows", moves.tail_rows, 1..=most)?;
+        within("moves.yield_percent", moves.yield_percent, 0..=10_000)?;
+        within("moves.max_tries", moves.max_tries, 1..=1_000)
     }
 
     fn check_outside(&self, outside: &OutsideIssuer) -> Result<(), ConfigError> {

@@ -44,6 +44,8 @@ pub struct Config {
     pub pools: Pools,
     #[serde(default)]
     pub books: Books,
+    #[serde(default)]
+    pub moves: Moves,
     pub postgres: Postgres,
     #[serde(default)]
     pub tigerbeetle: Tigerbeetle,
@@ -142,6 +144,35 @@ pub struct Books {
     /// Begins the names of databases that are made for FULL brokers. Networks that share a
     /// server need one each; what is made already keeps its name.
     pub database_prefix: String,
+    /// How long a caller waits for a book that is between two databases, before a 503.
+    pub move_wait_ms: Millis,
+}
+
+/// Moves of books from one database to another.
+#[derive(Debug, Clone, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Moves {
+    /// How long what a move has left behind is kept before it is verified again and deleted.
+    pub retention_s: Seconds,
+    /// How often workers look for moves that nobody works on: whoever finds a book closed by a
+    /// process that stands still opens it again.
+    pub poll_ms: Millis,
+    /// Moves that one process works on at a time.
+    pub concurrency: usize,
+    /// How long a claim holds without a sign of life, while the book is open.
+    pub lease_ms: Millis,
+    /// And while it is closed: less than callers wait.
+    pub fence_lease_ms: Millis,
+    /// A book that has been closed for so long without having been copied is opened again.
+    pub tail_bound_ms: Millis,
+    /// Rows of a table that are copied at once.
+    pub batch_rows: usize,
+    /// The book is closed once at most so many rows are left to copy.
+    pub tail_rows: u64,
+    /// Of the time that a batch took, how much to leave to others after it, in percent.
+    pub yield_percent: u32,
+    /// Failed tries before a move is stuck.
+    pub max_tries: u32,
 }
 
 /// The payment manager's database.
@@ -318,6 +349,24 @@ impl Default for Books {
     fn default() -> Self {
         Self {
             database_prefix: "settlenet_".into(),
+            move_wait_ms: Millis(5_000),
+        }
+    }
+}
+
+impl Default for Moves {
+    fn default() -> Self {
+        Self {
+            retention_s: Seconds(7 * 24 * 3600),
+            poll_ms: Millis(500),
+            concurrency: 1,
+            lease_ms: Millis(10_000),
+            fence_lease_ms: Millis(2_000),
+            tail_bound_ms: Millis(800),
+            batch_rows: 500,
+            tail_rows: 200,
+            yield_percent: 50,
+            max_tries: 5,
         }
     }
 }

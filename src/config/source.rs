@@ -17,12 +17,13 @@ use super::error::{ConfigError, Fault, Place};
 use super::values::mask;
 
 const PREFIX: &str = "SETTLENET_";
-const SECTIONS: [&str; 11] = [
+const SECTIONS: [&str; 12] = [
     "http",
     "master",
     "servers",
     "pools",
     "books",
+    "moves",
     "postgres",
     "tigerbeetle",
     "auth",

@@ -271,7 +271,7 @@ impl BooksService {
                 Ok(outcome)
             };
             match once.await {
-                Err(error) if self.again(broker, &error, &mut tried).await => {}
+                Err(error) if again(&error, &mut tried).await => {}
                 other => return other.map_err(BooksError::from),
             }
         }
@@ -297,7 +297,7 @@ impl BooksService {
                     Err(error) => Err(error),
                 };
                 match outcome {
-                    Err(error) if this.again(broker, &error, &mut tried).await => {}
+                    Err(error) if again(&error, &mut tried).await => {}
                     other => return other,
                 }
             }
@@ -307,23 +307,23 @@ impl BooksService {
             Err(_) => Err(BooksError::BrokenOff),
         }
     }
+}
 
-    /// Whether to try once more, after a pause.
-    async fn again(&self, broker: BrokerId, error: &StoreError, tried: &mut u32) -> bool {
-        *tried += 1;
-        if *tried >= TRIES {
-            return false;
-        }
-        match error {
-            StoreError::Moving { .. } => self.router.forget(broker),
-            StoreError::Busy { .. } => {}
-            StoreError::Unavailable { .. }
-            | StoreError::NoBook { .. }
-            | StoreError::UnknownServer { .. }
-            | StoreError::Corrupt { .. }
-            | StoreError::Database { .. } => return false,
-        }
-        tokio::time::sleep(BETWEEN_TRIES * *tried).await;
-        true
+/// Whether to try once more, after a pause.
+async fn again(error: &StoreError, tried: &mut u32) -> bool {
+    *tried += 1;
+    if *tried >= TRIES {
+        return false;
     }
+    match error {
+        StoreError::Busy { .. } => {}
+        StoreError::Unavailable { .. }
+        | StoreError::Moving { .. }
+        | StoreError::NoBook { .. }
+        | StoreError::UnknownServer { .. }
+        | StoreError::Corrupt { .. }
+        | StoreError::Database { .. } => return false,
+    }
+    tokio::time::sleep(BETWEEN_TRIES * *tried).await;
+    true
 }

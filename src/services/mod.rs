@@ -9,6 +9,7 @@ pub mod books;
 pub mod feeds;
 pub mod lanes;
 pub mod migration;
+pub mod moves;
 pub mod network;
 pub mod obligations;
 pub mod onboarding;

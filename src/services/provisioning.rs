@@ -19,6 +19,7 @@ use chrono::{DateTime, Utc};
 
 use crate::config::SecretUrl;
 use crate::domain::broker::{self, Broker, BrokerMode, BrokerPlan, BrokerState, Placement};
+use crate::domain::broker_move::BookPlace;
 use crate::domain::ids::BrokerId;
 use crate::domain::pause::Hindrance;
 use crate::stores::StoreError;
@@ -319,13 +320,13 @@ impl Provisioning {
         // The place next: its rows are what placements take turns on.
         let place = match new.plan.mode() {
             BrokerMode::Solo => Place::Shard(
-                placement::emptiest_shard(&mut tx)
+                placement::emptiest_shard(&mut tx, None)
                     .await?
                     .ok_or(ProvisioningError::NoShard)?
                     .shard_id,
             ),
             BrokerMode::Full => Place::Server(
-                placement::emptiest_server(&mut tx)
+                placement::emptiest_server(&mut tx, None)
                     .await?
                     .ok_or(ProvisioningError::NoServer)?
                     .name,
@@ -336,7 +337,7 @@ impl Provisioning {
             Place::Shard(shard) => Placement::Shard(shard),
             Place::Server(server) => Placement::Own {
                 server,
-                database: format!("{}tenant_{id}", self.database_prefix),
+                database: self.own_database(id),
             },
         };
         brokers::place(&mut tx, id, &placement).await?;
@@ -364,11 +365,7 @@ impl Provisioning {
             None => return Err(StoreError::NoBook { broker: id }.into()),
             Some(Placement::Own { server, database }) => {
                 let key = key(server, database);
-                let there = self.survey(&key, Some(id)).await?;
-                if there.is_shard {
-                    return Err(occupied(&key, "it is a shard"));
-                }
-                self.migrate(&key, Kind::Tenant).await?;
+                self.make_own(&key, id).await?;
                 key
             }
             Some(Placement::Shard(number)) => {
@@ -387,6 +384,37 @@ impl Provisioning {
         .await?;
         self.router.forget(id);
         self.broker(id).await
+    }
+
+    async fn make_own(&self, key: &DatabaseKey, id: BrokerId) -> Result<(), ProvisioningError> {
+        let there = self.survey(key, Some(id)).await?;
+        if there.is_shard {
+            return Err(occupied(key, "it is a shard"));
+        }
+        self.migrate(key, Kind::Tenant).await
+    }
+
+    /// The name that a broker's own database has on any server.
+    pub(super) fn own_database(&self, id: BrokerId) -> String {
+        format!("{}tenant_{id}", self.database_prefix)
+    }
+
+    /// Makes a place ready for a broker's book: its own database is made, a shard is there and
+    /// migrated.
+    pub(super) async fn ready(
+        &self,
+        place: &BookPlace,
+        id: BrokerId,
+    ) -> Result<(), ProvisioningError> {
+        let key = key(&place.server, &place.database);
+        match place.shard_id {
+            None => self.make_own(&key, id).await,
+            Some(expected) => match book::shard_number(&self.router, &key).await? {
+                Some(found) if found == expected => self.migrate(&key, Kind::Shared).await,
+                Some(found) => Err(another(&key, expected, found)),
+                None => Err(occupied(&key, "it is not the shard that it is said to be")),
+            },
+        }
     }
 
     async fn make_shard(

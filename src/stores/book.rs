@@ -3,6 +3,7 @@
 mod accounts;
 mod append;
 mod census;
+mod held;
 mod intention;
 mod read;
 mod rows;
@@ -12,6 +13,7 @@ pub use accounts::{Closed, Opened, close_account, open_account};
 pub use append::{Once, append, append_once};
 pub use census::Census;
 pub(crate) use census::census;
+pub use held::{HeldBook, TableRows};
 pub use read::{
     AccountRow, Origin, ReservationRow, account, accounts, accounts_newest, entries_after,
     entries_of, head, origins, outcomes_of, reservations_held, step_outcomes, transactions,
@@ -58,11 +60,12 @@ pub async fn create(
 }
 
 const HEAD_FOR_UPDATE: BookSql = BookSql::new(
-    "SELECT seq, tx_hash, feed_position FROM chain_head WHERE broker_id = ? FOR UPDATE",
+    "SELECT seq, tx_hash, feed_position, change_seq FROM chain_head WHERE broker_id = ? FOR UPDATE",
 );
 
 /// Begins a write with the chain's head locked: nobody else writes in the book until the
-/// transaction ends.
+/// transaction ends. Every row that it inserts or changes takes the number [`rows::HeadRow::change`],
+/// and the head too.
 async fn begin(scope: &BookScope) -> Result<(BookTx, rows::HeadRow), StoreError> {
     let (tx, head) = scope.begin(HEAD_FOR_UPDATE).await?;
     let broker = scope.broker();

@@ -7,6 +7,7 @@ pub mod brokers;
 pub mod currencies;
 pub mod feed;
 pub mod idempotency;
+pub mod moves;
 pub mod obligations;
 pub mod pauses;
 pub mod placement;

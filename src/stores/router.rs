@@ -7,13 +7,16 @@
 mod pools;
 mod scope;
 mod statement;
+mod table;
 
 pub use pools::{DatabaseKey, PoolLimits, PoolUse, ServerUrl};
-pub use scope::{BookRead, BookScope, BookTx, Fence};
+pub(in crate::stores) use scope::BookPlace;
+pub use scope::{BookRead, BookScope, BookTx};
 pub use statement::{BookQuery, BookSql};
 
 use std::collections::HashMap;
-use std::sync::{PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
 
 use super::StoreError;
 use super::error::corrupt;
@@ -37,6 +40,7 @@ pub struct Router {
     pools: pools::Pools,
     routes: RwLock<HashMap<BrokerId, Route>>,
     most_routes: usize,
+    move_wait: Duration,
 }
 
 /// Mode, own server and database, the shard's, epoch.
@@ -52,6 +56,10 @@ type PlaceRow = (
 /// Routes are small; beyond this many the memory of them starts anew.
 const MOST_ROUTES: usize = 100_000;
 
+/// How long a caller waits for a book that is between two places: longer than the lease of
+/// whoever moves it, so that one who stands still is not noticed as an error.
+pub const MOVE_WAIT: Duration = Duration::from_secs(5);
+
 impl Router {
     #[must_use]
     pub fn new(master: Pool, servers: Vec<ServerUrl>, limits: PoolLimits) -> Self {
@@ -60,7 +68,19 @@ impl Router {
             pools: pools::Pools::new(servers, limits),
             routes: RwLock::default(),
             most_routes: MOST_ROUTES,
+            move_wait: MOVE_WAIT,
         }
+    }
+
+    /// The same, with another bound on how long a caller waits for a book that is moving.
+    #[must_use]
+    pub const fn waiting(mut self, move_wait: Duration) -> Self {
+        self.move_wait = move_wait;
+        self
+    }
+
+    const fn move_wait(&self) -> Duration {
+        self.move_wait
     }
 
     /// The scope of a broker's book.
@@ -68,7 +88,12 @@ impl Router {
     /// # Errors
     /// A broker without a book, a server that the configuration lacks, the master or the book's
     /// server being away.
-    pub async fn book(&self, broker: BrokerId) -> Result<BookScope, StoreError> {
+    pub async fn book(self: &Arc<Self>, broker: BrokerId) -> Result<BookScope, StoreError> {
+        let place = self.place(broker).await?;
+        Ok(BookScope::new(Arc::clone(self), place))
+    }
+
+    async fn place(&self, broker: BrokerId) -> Result<BookPlace, StoreError> {
         let route = match self.remembered(broker) {
             Some(route) => route,
             None => self.look_up(broker).await?,
@@ -77,7 +102,22 @@ impl Router {
             // The registry is wrong or the configuration is; what puts it right must be seen.
             self.forget(broker);
         })?;
-        Ok(BookScope::new(route, pool))
+        Ok(BookPlace::new(route, pool))
+    }
+
+    /// A broker's book, or what is to become one, in a database that need not be where the book
+    /// is now: for whoever moves it.
+    pub(in crate::stores) fn place_in(
+        &self,
+        broker: BrokerId,
+        database: &DatabaseKey,
+    ) -> Result<BookPlace, StoreError> {
+        let route = Route {
+            broker,
+            database: database.clone(),
+            epoch: 0,
+        };
+        Ok(BookPlace::new(route, self.pools.get(database)?))
     }
 
     /// Forgets where a broker's book is, after a fence said that it moved.

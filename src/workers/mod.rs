@@ -4,6 +4,7 @@
 mod access;
 mod expiry;
 mod gauges;
+mod moves;
 mod sagas;
 mod sequencer;
 mod watch;
@@ -46,6 +47,14 @@ pub fn start(app: &App, config: &Config, shutdown: &CancellationToken) -> JoinSe
         let app = watched.clone();
         async move { watch::watch(&app, patience).await }
     }));
+    let poll = config.moves.poll_ms.duration();
+    for _ in 0..config.moves.concurrency {
+        let (app, stopping) = (app.clone(), shutdown.clone());
+        workers.spawn(turn("moves", poll, shutdown.clone(), move || {
+            let (app, stopping) = (app.clone(), stopping.clone());
+            async move { moves::go_on(&app, &stopping).await }
+        }));
+    }
     workers
 }
 

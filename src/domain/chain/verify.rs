@@ -179,6 +179,12 @@ impl Verifier {
         self.head
     }
 
+    /// What an account's entries have come to so far, in minor units.
+    #[must_use]
+    pub fn balance(&self, account: AccountId) -> Option<i64> {
+        self.balances.get(&account).map(|(_, balance)| *balance)
+    }
+
     /// Takes the next line of an exported chain.
     ///
     /// # Errors

@@ -63,7 +63,7 @@ pub(super) fn append_lanes(
 }
 
 async fn append(
-    router: &Router,
+    router: &Arc<Router>,
     broker: BrokerId,
     jobs: &[Job],
     clock: &crate::runtime::Clock,
@@ -73,10 +73,6 @@ async fn append(
         let scope = router.book(broker).await?;
         tried += 1;
         match book::append(&scope, jobs, clock.now()).await {
-            Err(StoreError::Moving { .. }) if tried < TRIES => {
-                router.forget(broker);
-                tokio::time::sleep(BETWEEN_TRIES * tried).await;
-            }
             Err(StoreError::Busy { .. }) if tried < TRIES => {
                 tokio::time::sleep(BETWEEN_TRIES * tried).await;
             }

@@ -18,16 +18,28 @@ const ACCOUNT: BookSql = BookSql::new(concat!(
     account_columns!(),
     " FROM account WHERE broker_id = ? AND account_id = ?"
 ));
-const FEED_FORWARD: BookSql =
-    BookSql::new("UPDATE chain_head SET feed_position = feed_position + 1 WHERE broker_id = ?");
+const FORWARD: BookSql = BookSql::new(
+    "UPDATE chain_head SET feed_position = feed_position + 1, change_seq = change_seq + 1 \
+     WHERE broker_id = ?",
+);
+const CLAIMED: BookSql =
+    BookSql::new("UPDATE chain_head SET change_seq = change_seq + 1 WHERE broker_id = ?");
 const INSERT: BookSql = BookSql::new(
     "INSERT INTO account (broker_id, account_id, owner_kind, owner_ref, currency_code, state, \
-     balance, reserved, min_balance, created_at) VALUES (?, ?, ?, ?, ?, 'open', 0, 0, ?, ?)",
+     balance, reserved, min_balance, created_at, change_seq) \
+     VALUES (?, ?, ?, ?, ?, 'open', 0, 0, ?, ?, ?)",
 );
-const REOPEN: BookSql =
-    BookSql::new("UPDATE account SET state = 'open' WHERE broker_id = ? AND account_id = ?");
-const CLOSE: BookSql =
-    BookSql::new("UPDATE account SET state = 'closed' WHERE broker_id = ? AND account_id = ?");
+/// The new number is the head's next, whose row is locked.
+const REOPEN: BookSql = BookSql::new(
+    "UPDATE account a JOIN chain_head h ON h.broker_id = a.broker_id \
+     SET a.state = 'open', a.change_seq = h.change_seq + 1 \
+     WHERE a.broker_id = ? AND a.account_id = ?",
+);
+const CLOSE: BookSql = BookSql::new(
+    "UPDATE account a JOIN chain_head h ON h.broker_id = a.broker_id \
+     SET a.state = 'closed', a.change_seq = h.change_seq + 1 \
+     WHERE a.broker_id = ? AND a.account_id = ?",
+);
 
 /// What became of an opening.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,13 +77,24 @@ pub async fn open_account(
     now: DateTime<Utc>,
 ) -> Result<Opened, StoreError> {
     let (mut tx, head) = super::begin(scope).await?;
-    let claimed = claim(&mut tx, intention, owner.id().to_string(), now).await?;
+    let claimed = claim(
+        &mut tx,
+        intention,
+        owner.id().to_string(),
+        head.change(),
+        now,
+    )
+    .await?;
     if claimed == Claimed::Other {
         tx.commit().await?;
         return Ok(Opened::OtherRequest);
     }
     let state = match find(&mut tx, owner.id()).await? {
         Some(state) if state.open || claimed == Claimed::Before => {
+            if claimed == Claimed::Now {
+                let query = tx.sql(CLAIMED);
+                tx.execute(query).await?;
+            }
             tx.commit().await?;
             return Ok(Opened::Before(state));
         }
@@ -83,7 +106,7 @@ pub async fn open_account(
                 ..closed
             }
         }
-        None => insert(&mut tx, owner, now).await?,
+        None => insert(&mut tx, owner, head.change(), now).await?,
     };
     let event = json!({ "owner": owner });
     tell(&mut tx, head, "account.opened", owner.id(), event, now).await?;
@@ -136,6 +159,7 @@ async fn find(tx: &mut BookTx, id: AccountId) -> Result<Option<AccountState>, St
 async fn insert(
     tx: &mut BookTx,
     owner: &AccountRef,
+    change: u64,
     now: DateTime<Utc>,
 ) -> Result<AccountState, StoreError> {
     let state = AccountState {
@@ -151,12 +175,13 @@ async fn insert(
         .bind(owner.owner_ref.clone())
         .bind(owner.currency.to_string())
         .bind(state.balance.min_balance)
-        .bind(now);
+        .bind(now)
+        .bind(change);
     tx.execute(query).await?;
     Ok(state)
 }
 
-/// An event of the book's feed, at its next position.
+/// An event of the book's feed, at its next position, and the end of the write.
 async fn tell(
     tx: &mut BookTx,
     head: HeadRow,
@@ -179,6 +204,6 @@ async fn tell(
         "",
     )
     .await?;
-    let query = tx.sql(FEED_FORWARD);
+    let query = tx.sql(FORWARD);
     tx.execute(query).await.map(drop)
 }

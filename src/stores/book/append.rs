@@ -75,10 +75,9 @@ async fn apply(
     now: DateTime<Utc>,
 ) -> Result<Vec<JobOutcome>, StoreError> {
     let (mut tx, head) = super::begin(scope).await?;
-    let feed_position = head.feed_position;
-    let mut page = load(&mut tx, head, jobs, earlier).await?;
+    let mut page = load(&mut tx, &head, jobs, earlier).await?;
     let outcomes = jobs.iter().map(|job| page.apply(job, now)).collect();
-    match write(&mut tx, &page, feed_position, now).await {
+    match write(&mut tx, &page, &head, now).await {
         Err(error) if error.is_duplicate() => {
             tx.rollback().await?;
             return Err(error);
@@ -112,24 +111,28 @@ pub async fn append_once(
     now: DateTime<Utc>,
 ) -> Result<Once, StoreError> {
     let (mut tx, head) = super::begin(scope).await?;
-    let feed_position = head.feed_position;
-    let mut page = load(&mut tx, head, std::slice::from_ref(job), Earlier::Read).await?;
-    match claim(&mut tx, intention, job.saga_id.to_string(), now).await? {
-        Claimed::Now | Claimed::Before => {}
-        Claimed::Other => {
-            tx.commit().await?;
-            return Ok(Once::OtherRequest);
-        }
+    let mut page = load(&mut tx, &head, std::slice::from_ref(job), Earlier::Read).await?;
+    let subject = job.saga_id.to_string();
+    let claimed = claim(&mut tx, intention, subject, head.change(), now).await?;
+    if claimed == Claimed::Other {
+        tx.commit().await?;
+        return Ok(Once::OtherRequest);
     }
     let outcome = page.apply(job, now);
-    write(&mut tx, &page, feed_position, now).await?;
+    if page.changes.is_empty() {
+        if claimed == Claimed::Now {
+            write_head(&mut tx, &page, &head, head.feed_position).await?;
+        }
+    } else {
+        write(&mut tx, &page, &head, now).await?;
+    }
     tx.commit().await?;
     Ok(Once::Outcome(outcome))
 }
 
 async fn load(
     tx: &mut BookTx,
-    head: HeadRow,
+    head: &HeadRow,
     jobs: &[Job],
     earlier: Earlier,
 ) -> Result<Page, StoreError> {
@@ -232,15 +235,17 @@ async fn load_accounts(tx: &mut BookTx, page: &mut Page, jobs: &[Job]) -> Result
 async fn write(
     tx: &mut BookTx,
     page: &Page,
-    feed_position: u64,
+    head: &HeadRow,
     now: DateTime<Utc>,
 ) -> Result<(), StoreError> {
     let changes = &page.changes;
     if changes.is_empty() {
         return Ok(());
     }
+    let change = head.change();
     tx.insert(
-        "INSERT INTO saga_step (broker_id, saga_id, step, direction, outcome, reason, created_at)",
+        "INSERT INTO saga_step (broker_id, saga_id, step, direction, outcome, reason, created_at, \
+         change_seq)",
         &changes.steps,
         |row, ((saga_id, step, direction), record)| {
             row.push_bind(*saga_id)
@@ -248,34 +253,44 @@ async fn write(
                 .push_bind(direction.as_str())
                 .push_bind(record.outcome.as_str())
                 .push_bind(record.reason.clone())
-                .push_bind(now);
+                .push_bind(now)
+                .push_bind(change);
         },
         "",
     )
     .await?;
-    write_accounts(tx, page).await?;
-    write_reservations(tx, page, now).await?;
+    write_accounts(tx, page, change).await?;
+    write_reservations(tx, page, change, now).await?;
     write_entries(tx, page).await?;
-    let feed = write_feed(tx, page, feed_position, now).await?;
-    if changes.entries.is_empty() && feed == feed_position {
-        return Ok(());
-    }
+    let feed = write_feed(tx, page, head.feed_position, now).await?;
+    write_head(tx, page, head, feed).await
+}
+
+async fn write_head(
+    tx: &mut BookTx,
+    page: &Page,
+    head: &HeadRow,
+    feed: u64,
+) -> Result<(), StoreError> {
     let head_hash = page.head_hash.map_or_else(Vec::new, |hash| hash.0.to_vec());
     tx.insert(
-        "INSERT INTO chain_head (broker_id, seq, tx_hash, feed_position)",
-        &[(page.head_seq, head_hash, feed)],
-        |row, (seq, hash, feed)| {
-            row.push_bind(*seq).push_bind(hash.clone()).push_bind(*feed);
+        "INSERT INTO chain_head (broker_id, seq, tx_hash, feed_position, change_seq)",
+        &[(page.head_seq, head_hash)],
+        |row, (seq, hash)| {
+            row.push_bind(*seq)
+                .push_bind(hash.clone())
+                .push_bind(feed)
+                .push_bind(head.change());
         },
         " ON DUPLICATE KEY UPDATE seq = VALUES(seq), tx_hash = VALUES(tx_hash), \
-         feed_position = VALUES(feed_position)",
+         feed_position = VALUES(feed_position), change_seq = VALUES(change_seq)",
     )
     .await
 }
 
 /// New accounts by a plain insert, so that one which is there after all is an error and never
 /// overwritten; known ones by their new sums.
-async fn write_accounts(tx: &mut BookTx, page: &Page) -> Result<(), StoreError> {
+async fn write_accounts(tx: &mut BookTx, page: &Page, change: u64) -> Result<(), StoreError> {
     let changes = &page.changes;
     let (opened, known): (Vec<_>, Vec<_>) = changes
         .accounts
@@ -286,12 +301,13 @@ async fn write_accounts(tx: &mut BookTx, page: &Page) -> Result<(), StoreError> 
         (opened, ""),
         (
             known,
-            " ON DUPLICATE KEY UPDATE balance = VALUES(balance), reserved = VALUES(reserved)",
+            " ON DUPLICATE KEY UPDATE balance = VALUES(balance), reserved = VALUES(reserved), \
+             change_seq = VALUES(change_seq)",
         ),
     ] {
         tx.insert(
             "INSERT INTO account (broker_id, account_id, owner_kind, owner_ref, currency_code, state, \
-             balance, reserved, min_balance, created_at)",
+             balance, reserved, min_balance, created_at, change_seq)",
             &accounts,
             |row, (id, state)| {
                 row.push_bind(id.bits())
@@ -302,7 +318,8 @@ async fn write_accounts(tx: &mut BookTx, page: &Page) -> Result<(), StoreError> 
                     .push_bind(state.balance.balance)
                     .push_bind(state.balance.reserved)
                     .push_bind(state.balance.min_balance)
-                    .push_bind(state.created_at);
+                    .push_bind(state.created_at)
+                    .push_bind(change);
             },
             on_duplicate,
         )
@@ -314,6 +331,7 @@ async fn write_accounts(tx: &mut BookTx, page: &Page) -> Result<(), StoreError> 
 async fn write_reservations(
     tx: &mut BookTx,
     page: &Page,
+    change: u64,
     now: DateTime<Utc>,
 ) -> Result<(), StoreError> {
     let changed: Vec<_> = page
@@ -328,7 +346,7 @@ async fn write_reservations(
         .collect();
     tx.insert(
         "INSERT INTO reservation (broker_id, saga_id, leg, account_id, subject, amount, state, \
-         created_at, updated_at)",
+         created_at, updated_at, change_seq)",
         &changed,
         |row, ((saga_id, leg), reservation)| {
             row.push_bind(*saga_id)
@@ -338,9 +356,11 @@ async fn write_reservations(
                 .push_bind(reservation.amount)
                 .push_bind(reservation.state.as_str())
                 .push_bind(reservation.created_at)
-                .push_bind(now);
+                .push_bind(now)
+                .push_bind(change);
         },
-        " ON DUPLICATE KEY UPDATE state = VALUES(state), updated_at = VALUES(updated_at)",
+        " ON DUPLICATE KEY UPDATE state = VALUES(state), updated_at = VALUES(updated_at), \
+         change_seq = VALUES(change_seq)",
     )
     .await
 }

@@ -10,8 +10,8 @@ const FIND: BookSql = BookSql::new(
     "SELECT fingerprint FROM idempotency_key WHERE broker_id = ? AND client = ? AND idempotency_key = ?",
 );
 const INSERT: BookSql = BookSql::new(
-    "INSERT INTO idempotency_key (broker_id, client, idempotency_key, fingerprint, subject, created_at) \
-     VALUES (?, ?, ?, ?, ?, ?)",
+    "INSERT INTO idempotency_key (broker_id, client, idempotency_key, fingerprint, subject, created_at, change_seq) \
+     VALUES (?, ?, ?, ?, ?, ?, ?)",
 );
 
 /// What is known of an intention.
@@ -25,12 +25,13 @@ pub(super) enum Claimed {
     Other,
 }
 
-/// Records an intention for `subject`, or finds it. Under the head's lock, so that nobody else
-/// claims it meanwhile.
+/// Records an intention for `subject` as part of the write `change`, or finds it. Under the head's
+/// lock, so that nobody else claims it meanwhile.
 pub(super) async fn claim(
     tx: &mut BookTx,
     intention: &Intention,
     subject: String,
+    change: u64,
     now: DateTime<Utc>,
 ) -> Result<Claimed, StoreError> {
     let query = tx
@@ -47,7 +48,8 @@ pub(super) async fn claim(
                 .bind(intention.key.clone())
                 .bind(intention.fingerprint.0.to_vec())
                 .bind(subject)
-                .bind(now);
+                .bind(now)
+                .bind(change);
             tx.execute(query).await?;
             Ok(Claimed::Now)
         }

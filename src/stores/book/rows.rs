@@ -47,6 +47,15 @@ pub(super) struct HeadRow {
     pub(super) seq: u64,
     pub(super) tx_hash: Vec<u8>,
     pub(super) feed_position: u64,
+    /// Of the last write.
+    change_seq: u64,
+}
+
+impl HeadRow {
+    /// The number of the write that has locked the head.
+    pub(super) const fn change(&self) -> u64 {
+        self.change_seq + 1
+    }
 }
 
 #[derive(FromRow)]

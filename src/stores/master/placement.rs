@@ -16,7 +16,8 @@ pub struct Server {
     /// Databases that it may hold.
     pub capacity: u32,
     pub accepts_new: bool,
-    /// Databases that it holds: shards and FULL brokers' own.
+    /// Databases that it holds: shards and FULL brokers' own, with those that moves are making or
+    /// have left.
     pub held: i64,
 }
 
@@ -31,6 +32,7 @@ pub struct Shard {
     pub accepts_new: bool,
     /// `making` until its database is whole, then `open`.
     pub state: String,
+    /// Brokers that it holds, with those that are moving to it.
     pub brokers: i64,
 }
 
@@ -39,6 +41,10 @@ macro_rules! servers {
         "SELECT s.name, s.capacity, s.accepts_new,
              (SELECT COUNT(*) FROM shared_shard h WHERE h.server_name = s.name)
              + (SELECT COUNT(*) FROM broker b WHERE b.broker_mode = 'FULL' AND b.server_name = s.name)
+             + (SELECT COUNT(*) FROM broker_move m WHERE m.open_broker_id IS NOT NULL
+                    AND m.to_shard_id IS NULL AND m.to_server = s.name AND m.state <> 'flipped')
+             + (SELECT COUNT(*) FROM broker_move m WHERE m.state IN ('flipped', 'retained', 'purging', 'kept')
+                    AND m.from_shard_id IS NULL AND m.from_server = s.name)
              AS held
          FROM database_server s"
     };
@@ -47,7 +53,9 @@ macro_rules! servers {
 macro_rules! shards {
     () => {
         "SELECT h.shard_id, h.server_name, h.database_name, h.capacity, h.accepts_new, h.state,
-             (SELECT COUNT(*) FROM broker b WHERE b.shared_shard_id = h.shard_id) AS brokers
+             (SELECT COUNT(*) FROM broker b WHERE b.shared_shard_id = h.shard_id)
+             + (SELECT COUNT(*) FROM broker_move m WHERE m.open_broker_id IS NOT NULL
+                    AND m.to_shard_id = h.shard_id AND m.state <> 'flipped') AS brokers
          FROM shared_shard h"
     };
 }
@@ -95,22 +103,23 @@ pub async fn servers(master: &Pool) -> Result<Vec<Server>, StoreError> {
         .map_err(failed)
 }
 
-/// The server that takes new databases and has most room, by share of its capacity. Placements
-/// take turns on the registry's rows, so that two of them can't both take the last room.
+/// The server that takes new databases and has most room, by share of its capacity, other than
+/// `except`. Placements take turns on the registry's rows, so that two of them can't both take the
+/// last room.
 ///
 /// # Errors
 /// The master's.
-pub async fn emptiest_server(tx: &mut MasterTx) -> Result<Option<Server>, StoreError> {
-    lock(
-        tx,
-        "SELECT name FROM database_server ORDER BY name FOR UPDATE",
-    )
-    .await?;
+pub async fn emptiest_server(
+    tx: &mut MasterTx,
+    except: Option<&str>,
+) -> Result<Option<Server>, StoreError> {
+    lock_servers(tx).await?;
     sqlx::query_as(concat!(
         servers!(),
-        " WHERE s.accepts_new = TRUE HAVING held < s.capacity
+        " WHERE s.accepts_new = TRUE AND NOT s.name <=> ? HAVING held < s.capacity
           ORDER BY held / s.capacity, s.name LIMIT 1"
     ))
+    .bind(except)
     .fetch_optional(tx)
     .await
     .map_err(failed)
@@ -269,15 +278,14 @@ fn place_lock(server: &str, database: &str) -> String {
 /// # Errors
 /// The master's.
 pub async fn set_shard_removing(tx: &mut MasterTx, shard_id: u32) -> Result<bool, StoreError> {
-    lock(
-        tx,
-        "SELECT shard_id FROM shared_shard ORDER BY shard_id FOR UPDATE",
-    )
-    .await?;
+    lock_shards(tx).await?;
     sqlx::query(
         "UPDATE shared_shard SET state = 'removing', accepts_new = FALSE WHERE shard_id = ?
-           AND NOT EXISTS (SELECT 1 FROM broker b WHERE b.shared_shard_id = ?)",
+           AND NOT EXISTS (SELECT 1 FROM broker b WHERE b.shared_shard_id = ?)
+           AND NOT EXISTS (SELECT 1 FROM broker_move m
+                           WHERE m.to_shard_id = ? AND m.open_broker_id IS NOT NULL)",
     )
+    .bind(shard_id)
     .bind(shard_id)
     .bind(shard_id)
     .execute(&mut *tx)
@@ -345,21 +353,64 @@ pub async fn shard(master: &Pool, shard_id: u32) -> Result<Option<Shard>, StoreE
         .map_err(failed)
 }
 
-/// The emptiest shard that takes new brokers. Placements take turns, as for servers.
+/// Lets placements on servers take turns.
 ///
 /// # Errors
 /// The master's.
-pub async fn emptiest_shard(tx: &mut MasterTx) -> Result<Option<Shard>, StoreError> {
-    lock(
-        tx,
-        "SELECT shard_id FROM shared_shard ORDER BY shard_id FOR UPDATE",
-    )
-    .await?;
+pub async fn lock_servers(tx: &mut MasterTx) -> Result<(), StoreError> {
+    let rows = "SELECT name FROM database_server ORDER BY name FOR UPDATE";
+    lock(tx, rows).await
+}
+
+/// Lets placements in shards take turns.
+///
+/// # Errors
+/// The master's.
+pub async fn lock_shards(tx: &mut MasterTx) -> Result<(), StoreError> {
+    let rows = "SELECT shard_id FROM shared_shard ORDER BY shard_id FOR UPDATE";
+    lock(tx, rows).await
+}
+
+/// A registered server, as a transaction sees it.
+///
+/// # Errors
+/// The master's.
+pub async fn server_of(tx: &mut MasterTx, name: &str) -> Result<Option<Server>, StoreError> {
+    sqlx::query_as(concat!(servers!(), " WHERE s.name = ?"))
+        .bind(name)
+        .fetch_optional(tx)
+        .await
+        .map_err(failed)
+}
+
+/// A shard, as a transaction sees it.
+///
+/// # Errors
+/// The master's.
+pub async fn shard_of(tx: &mut MasterTx, shard_id: u32) -> Result<Option<Shard>, StoreError> {
+    sqlx::query_as(concat!(shards!(), " WHERE h.shard_id = ?"))
+        .bind(shard_id)
+        .fetch_optional(tx)
+        .await
+        .map_err(failed)
+}
+
+/// The emptiest shard that takes new brokers, other than `except`. Placements take turns, as for
+/// servers.
+///
+/// # Errors
+/// The master's.
+pub async fn emptiest_shard(
+    tx: &mut MasterTx,
+    except: Option<u32>,
+) -> Result<Option<Shard>, StoreError> {
+    lock_shards(tx).await?;
     sqlx::query_as(concat!(
         shards!(),
-        " WHERE h.accepts_new = TRUE AND h.state = 'open' HAVING brokers < h.capacity
-          ORDER BY brokers, h.shard_id LIMIT 1"
+        " WHERE h.accepts_new = TRUE AND h.state = 'open' AND NOT h.shard_id <=> ?
+          HAVING brokers < h.capacity ORDER BY brokers, h.shard_id LIMIT 1"
     ))
+    .bind(except)
     .fetch_optional(tx)
     .await
     .map_err(failed)

@@ -1,63 +1,86 @@
-use sqlx::mysql::MySqlRow;
-use sqlx::{AssertSqlSafe, FromRow, MySql, QueryBuilder, SqlSafeStr};
-use tokio::sync::OwnedSemaphorePermit;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use super::Route;
+use chrono::{DateTime, Utc};
+use sqlx::mysql::MySqlRow;
+use sqlx::{AssertSqlSafe, Executor as _, FromRow, MySql, QueryBuilder, SqlSafeStr};
+use tokio::sync::OwnedSemaphorePermit;
+use uuid::Uuid;
+
 use super::pools::BookPool;
-use super::statement::{BookQuery, BookSql};
+use super::statement::{BookQuery, BookSql, BookStatement};
+use super::{Route, Router};
+use crate::domain::fence::{Fence, FenceRow, NotOurs, Turn};
 use crate::domain::ids::BrokerId;
+use crate::runtime::failpoint;
 use crate::stores::StoreError;
+use crate::stores::error::corrupt;
 use crate::stores::pool::Connection;
 use crate::stores::sql::chunks;
 
-/// The way to one broker's book.
+/// The way to one broker's book, wherever it moves.
 #[derive(Clone)]
 pub struct BookScope {
-    route: Route,
-    pool: BookPool,
+    router: Arc<Router>,
+    place: BookPlace,
 }
 
-/// Whether a book takes writes here.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fence {
-    Open,
-    Closed,
-    Moved,
+/// One broker's book in one database.
+#[derive(Clone)]
+pub(in crate::stores) struct BookPlace {
+    route: Route,
+    pool: BookPool,
 }
 
 const FENCE_FOR_WRITE: BookSql =
     BookSql::new("SELECT state, epoch FROM book_fence WHERE broker_id = ? LOCK IN SHARE MODE");
 const FENCE_FOR_READ: BookSql =
     BookSql::new("SELECT state, epoch FROM book_fence WHERE broker_id = ?");
+const FENCE_WHOLE: BookSql = BookSql::new(
+    "SELECT state, epoch, move_id FROM book_fence WHERE broker_id = ? LOCK IN SHARE MODE",
+);
+const FENCE_FOR_TURN: BookSql =
+    BookSql::new("SELECT state, epoch, move_id FROM book_fence WHERE broker_id = ? FOR UPDATE");
+
+const BEGIN_WRITE: &str = "START TRANSACTION";
+const BEGIN_READ: &str =
+    "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ; START TRANSACTION READ ONLY";
+/// Whoever writes in a book queues behind a wait for its fence, so that wait is short.
+const BEGIN_TURN: &str = "SET SESSION innodb_lock_wait_timeout = 1; START TRANSACTION";
+const AFTER_TURN: &str = "SET SESSION innodb_lock_wait_timeout = 3";
+
+/// Between two looks at where a moving book is.
+const FIRST_PAUSE: Duration = Duration::from_millis(5);
+const LONGEST_PAUSE: Duration = Duration::from_millis(100);
 
 impl BookScope {
-    pub(super) const fn new(route: Route, pool: BookPool) -> Self {
-        Self { route, pool }
+    pub(super) const fn new(router: Arc<Router>, place: BookPlace) -> Self {
+        Self { router, place }
     }
 
     #[must_use]
     pub const fn broker(&self) -> BrokerId {
-        self.route.broker
+        self.place.route.broker
     }
 
+    /// Where the book was when this scope was made.
     #[must_use]
     pub const fn route(&self) -> &Route {
-        &self.route
+        &self.place.route
     }
 
     /// Begins a write: a transaction that holds the book's fence in share mode, after checking
     /// that the book is open here and of this epoch. `first` is read in the same round trip; it
-    /// has no value but the broker.
+    /// has no value but the broker. While the book is between two places, waits for it within the
+    /// router's bound.
     ///
     /// # Errors
-    /// [`StoreError::Moving`] where the fence says otherwise; the server being away or busy.
+    /// [`StoreError::Moving`] where that bound is over; the server being away or busy.
     pub async fn begin<T>(&self, first: BookSql) -> Result<(BookTx, Option<T>), StoreError>
     where
         T: for<'r> FromRow<'r, MySqlRow>,
     {
-        let (tx, mut sets) = self
-            .start("START TRANSACTION", &[FENCE_FOR_WRITE, first])
-            .await?;
+        let (tx, mut sets) = self.start(BEGIN_WRITE, &[FENCE_FOR_WRITE, first]).await?;
         let row = sets.pop().and_then(|rows| rows.into_iter().next());
         let row = row.map(|row| T::from_row(&row)).transpose();
         let row = row.map_err(|error| tx.failed(error))?;
@@ -69,35 +92,123 @@ impl BookScope {
     /// # Errors
     /// As [`Self::begin`].
     pub async fn read(&self) -> Result<BookRead, StoreError> {
-        let begin = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ; START TRANSACTION READ ONLY";
-        let (tx, _) = self.start(begin, &[FENCE_FOR_READ]).await?;
+        let (tx, _) = self.start(BEGIN_READ, &[FENCE_FOR_READ]).await?;
         Ok(BookRead(tx))
     }
 
-    /// Begins a transaction and reads the fence and whatever else in one round trip. Gives the
-    /// rows of each of `reads` after the first, which is the fence's.
     async fn start(
         &self,
         begin: &str,
         reads: &[BookSql],
     ) -> Result<(BookTx, Vec<Vec<MySqlRow>>), StoreError> {
-        let broker = self.broker();
+        let since = Instant::now();
+        let mut pause = FIRST_PAUSE;
+        let mut place = self.place.clone();
+        loop {
+            match place.start_open(begin, reads).await {
+                Err(StoreError::Moving { .. }) if since.elapsed() < self.router.move_wait() => {}
+                outcome => return outcome,
+            }
+            self.router.forget(self.broker());
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(LONGEST_PAUSE);
+            place = self.router.place(self.broker()).await?;
+        }
+    }
+}
+
+impl BookPlace {
+    pub(super) const fn new(route: Route, pool: BookPool) -> Self {
+        Self { route, pool }
+    }
+
+    /// A read of one moment, whatever the fence says: for whoever moves the book.
+    pub(in crate::stores) async fn read(&self) -> Result<BookRead, StoreError> {
+        let (tx, _) = self.start(BEGIN_READ, &[]).await?;
+        Ok(BookRead(tx))
+    }
+
+    /// A write that the fence allows by `may`, which it then holds in share mode.
+    pub(in crate::stores) async fn begin(
+        &self,
+        may: impl FnOnce(&FenceRow) -> bool,
+    ) -> Result<BookTx, StoreError> {
+        let (tx, sets) = self.start(BEGIN_WRITE, &[FENCE_WHOLE]).await?;
+        match tx.fence_in(&sets)? {
+            Some(fence) if may(&fence) => Ok(tx),
+            Some(_) | None => Err(StoreError::Moving {
+                broker: self.route.broker,
+            }),
+        }
+    }
+
+    /// Locks the fence, which waits for whoever writes in the book, and leaves it as `turn` says.
+    /// The outer error is the database's, the inner one says that the fence is not ours to turn.
+    pub(in crate::stores) async fn turn_fence(
+        &self,
+        now: DateTime<Utc>,
+        turn: impl FnOnce(Option<FenceRow>) -> Turn,
+    ) -> Result<Result<(), NotOurs>, StoreError> {
+        let (mut tx, sets) = self.start(BEGIN_TURN, &[FENCE_FOR_TURN]).await?;
+        let outcome = match turn(tx.fence_in(&sets)?) {
+            Ok(Some(fence)) => Ok(tx.put_fence(fence, now).await?),
+            Ok(None) => Ok(()),
+            Err(not_ours) => Err(not_ours),
+        };
+        failpoint::at("fence.commit.before");
+        let done = tx.connection.commit().await;
+        done.map_err(|error| tx.failed(error))?;
+        failpoint::at("fence.commit.after");
+        let done = tx.connection.execute(AFTER_TURN).await;
+        done.map_err(|error| tx.failed(error))?;
+        Ok(outcome)
+    }
+
+    /// Strikes off the fence of a book or a copy that is not here any more, where this move has
+    /// turned it last and it is not open.
+    pub(in crate::stores) async fn remove_fence(&self, move_id: Uuid) -> Result<(), StoreError> {
+        const REMOVE: BookSql = BookSql::new(
+            "DELETE FROM book_fence WHERE broker_id = ? AND move_id = ? AND state <> 'open'",
+        );
+        let (mut tx, _) = self.start(BEGIN_WRITE, &[FENCE_FOR_TURN]).await?;
+        let query = tx.sql(REMOVE).bind(move_id);
+        tx.execute(query).await?;
+        tx.commit().await
+    }
+
+    /// Begins a transaction on a book that is open here and of the route's epoch. The rows are
+    /// those of each of `reads` after the first, which is the fence's.
+    async fn start_open(
+        &self,
+        begin: &str,
+        reads: &[BookSql],
+    ) -> Result<(BookTx, Vec<Vec<MySqlRow>>), StoreError> {
+        let (tx, mut sets) = self.start(begin, reads).await?;
+        tx.check_fence(sets.first().and_then(|rows| rows.first()))?;
+        sets.remove(0);
+        Ok((tx, sets))
+    }
+
+    /// Begins a transaction and reads whatever in one round trip. Gives the rows of each read.
+    async fn start(
+        &self,
+        begin: &str,
+        reads: &[BookSql],
+    ) -> Result<(BookTx, Vec<Vec<MySqlRow>>), StoreError> {
         let mut text = begin.to_owned();
         for read in reads {
             text.push_str("; ");
-            text.push_str(&read.of(broker));
+            text.push_str(&read.of(self.route.broker));
         }
         let (permit, mut connection) = self.pool.acquire().await?;
         let sets = connection.begin(AssertSqlSafe(text).into_sql_str()).await;
         let tx = BookTx {
-            scope: self.clone(),
+            place: self.clone(),
             connection,
             _permit: permit,
         };
         let mut sets = sets.map_err(|error| tx.failed(error))?;
-        let mut sets = sets.split_off(sets.len().saturating_sub(reads.len()));
-        tx.check_fence(sets.first().and_then(|rows| rows.first()))?;
-        sets.remove(0);
+        let sets = sets.split_off(sets.len().saturating_sub(reads.len()));
         Ok((tx, sets))
     }
 }
@@ -105,18 +216,18 @@ impl BookScope {
 /// A transaction on one book. Dropped without [`BookTx::commit`], it closes its connection, and
 /// the server rolls it back.
 pub struct BookTx {
-    scope: BookScope,
+    place: BookPlace,
     connection: Connection,
     _permit: OwnedSemaphorePermit,
 }
 
 /// A read-only transaction on one book.
-pub struct BookRead(BookTx);
+pub struct BookRead(pub(super) BookTx);
 
 impl BookTx {
     #[must_use]
     pub const fn broker(&self) -> BrokerId {
-        self.scope.route.broker
+        self.place.route.broker
     }
 
     /// A statement with the broker bound.
@@ -231,31 +342,75 @@ impl BookTx {
         done.map_err(|error| self.failed(error))
     }
 
+    /// A statement of this module's, whose first value is the broker.
+    pub(super) async fn run(&mut self, query: BookStatement) -> Result<u64, StoreError> {
+        let done = query.execute(&mut self.connection).await;
+        let done = done.map_err(|error| self.failed(error))?;
+        Ok(done.rows_affected())
+    }
+
+    pub(super) async fn fetch_rows(
+        &mut self,
+        query: BookStatement,
+    ) -> Result<Vec<MySqlRow>, StoreError> {
+        let rows = query.fetch_all(&mut self.connection).await;
+        rows.map_err(|error| self.failed(error))
+    }
+
     fn check_fence(&self, row: Option<&MySqlRow>) -> Result<(), StoreError> {
         let row: Option<(String, u64)> = row
             .map(FromRow::from_row)
             .transpose()
             .map_err(|error| self.failed(error))?;
-        let fence = row.map(|(state, epoch)| {
-            let state = match state.as_str() {
-                "open" => Fence::Open,
-                "closed" => Fence::Closed,
-                _ => Fence::Moved,
-            };
-            (state, epoch)
-        });
-        match fence {
-            Some((Fence::Open, epoch)) if epoch == self.scope.route.epoch => Ok(()),
-            Some((Fence::Open | Fence::Closed | Fence::Moved, _)) | None => {
-                Err(StoreError::Moving {
-                    broker: self.broker(),
-                })
+        match row {
+            Some((state, epoch))
+                if state == Fence::Open.as_str() && epoch == self.place.route.epoch =>
+            {
+                Ok(())
             }
+            Some(_) | None => Err(StoreError::Moving {
+                broker: self.broker(),
+            }),
         }
     }
 
-    fn failed(&self, error: sqlx::Error) -> StoreError {
-        self.scope.pool.failed(error)
+    async fn put_fence(&mut self, fence: FenceRow, now: DateTime<Utc>) -> Result<(), StoreError> {
+        self.insert(
+            "INSERT INTO book_fence (broker_id, state, epoch, move_id, created_at)",
+            &[fence],
+            |row, fence| {
+                row.push_bind(fence.state.as_str())
+                    .push_bind(fence.epoch)
+                    .push_bind(fence.move_id)
+                    .push_bind(now);
+            },
+            " ON DUPLICATE KEY UPDATE state = VALUES(state), epoch = VALUES(epoch), \
+             move_id = VALUES(move_id)",
+        )
+        .await
+    }
+
+    /// The fence, where it was the one thing to read at the beginning.
+    fn fence_in(&self, sets: &[Vec<MySqlRow>]) -> Result<Option<FenceRow>, StoreError> {
+        let row = sets.first().and_then(|rows| rows.first());
+        let row: Option<(String, u64, Option<Uuid>)> = row
+            .map(FromRow::from_row)
+            .transpose()
+            .map_err(|error| self.failed(error))?;
+        let read = |(state, epoch, move_id): (String, u64, Option<Uuid>)| {
+            let state = Fence::parse(&state)
+                .ok_or_else(|| corrupt("book_fence", format!("state {state}")))?;
+            Ok(FenceRow {
+                state,
+                epoch,
+                move_id,
+            })
+        };
+        row.map(read).transpose()
+    }
+
+    pub(super) fn failed(&self, error: sqlx::Error) -> StoreError {
+        self.place.pool.failed(error)
     }
 }
 

@@ -86,8 +86,11 @@ const fn contains(text: &[u8], end: usize, part: &[u8]) -> bool {
     false
 }
 
+/// A statement inside this module, with its values.
+pub(super) type BookStatement = Query<'static, MySql, MySqlArguments>;
+
 /// A statement with its broker bound, waiting for the rest of its values.
-pub struct BookQuery(Query<'static, MySql, MySqlArguments>);
+pub struct BookQuery(BookStatement);
 
 impl BookQuery {
     pub(super) fn new(sql: BookSql, broker: u64) -> Self {
@@ -106,7 +109,7 @@ impl BookQuery {
         Self(self.0.bind(value))
     }
 
-    pub(super) fn into_inner(self) -> Query<'static, MySql, MySqlArguments> {
+    pub(super) fn into_inner(self) -> BookStatement {
         self.0
     }
 }

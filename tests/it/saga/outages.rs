@@ -1,5 +1,6 @@
 //! Servers that die or stand still under load, and come back.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -198,7 +199,11 @@ async fn a_statement_that_is_never_answered_is_given_up_and_a_server_that_lives_
         },
         ..PoolLimits::default()
     };
-    let router = Router::new(world.app.systems.master.clone(), servers.collect(), limits);
+    let router = Arc::new(Router::new(
+        world.app.systems.master.clone(),
+        servers.collect(),
+        limits,
+    ));
     let scope = router.book(world.alpha).await.unwrap();
     let mut read = scope.read().await.unwrap();
     let query = read.sql(NEVER);

@@ -1,0 +1,269 @@
+//! The fence of a book in one database: whether the book may be written there, and how a move
+//! turns it. Every write holds its row in share mode, every read sees it in its own snapshot.
+//!
+//! A move's try takes two epochs. Where the book had `epoch` before it:
+//!
+//! | | source | target |
+//! |---|---|---|
+//! | before | open, `epoch` | – |
+//! | while it is copied | open, `epoch` | closed, the claim that may write the copy |
+//! | while the tail is copied | closed, `epoch + 1` | closed, claim |
+//! | moved | moved, `epoch + 2` | open, `epoch + 2` |
+//! | rolled back | open, `epoch + 2` | closed, claim |
+//!
+//! So whoever comes late, with what he knew before, finds another epoch or another claim, and
+//! turns nothing. A fence that is `moved` never opens again: its book's rows are deleted, with it.
+
+use uuid::Uuid;
+
+use super::words::words;
+
+words!(
+    /// Whether a book takes reads and writes here.
+    Fence {
+        Open = "open",
+        /// It is being copied to here, or from here for the last time.
+        Closed = "closed",
+        /// It has gone; what is left here is kept for a while.
+        Moved = "moved",
+    }
+);
+
+/// The fence of a book in a database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FenceRow {
+    pub state: Fence,
+    /// While it is open, what the route must say; in a copy that is being made, the claim that
+    /// may write it.
+    pub epoch: u64,
+    /// The move that turned it last.
+    pub move_id: Option<Uuid>,
+}
+
+/// The fence is not as a move has left it: somebody else has gone on since.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the fence is {found:?}, which this move can't have left")]
+pub struct NotOurs {
+    pub found: Option<FenceRow>,
+}
+
+/// What a fence is to become: `None` where it is so already.
+pub type Turn = Result<Option<FenceRow>, NotOurs>;
+
+/// A try of a move, as far as fences are concerned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Passage {
+    pub move_id: Uuid,
+    /// Of the book's route before it.
+    pub epoch: u64,
+}
+
+impl Passage {
+    /// Of the route, once the outcome is known, whatever it is.
+    #[must_use]
+    pub const fn epoch_after(self) -> u64 {
+        self.epoch + 2
+    }
+
+    /// Stops the source's writers and readers.
+    ///
+    /// # Errors
+    /// [`NotOurs`]: an outcome of this try is known already.
+    pub fn close_source(self, found: Option<FenceRow>) -> Turn {
+        let closed = self.closed();
+        match found {
+            Some(fence) if fence == closed => Ok(None),
+            Some(fence) if fence.state == Fence::Open && fence.epoch == self.epoch => {
+                Ok(Some(closed))
+            }
+            Some(_) | None => Err(NotOurs { found }),
+        }
+    }
+
+    /// Lets the source's readers and writers go on, under a new epoch: a closing of this try that
+    /// comes later finds it and does nothing.
+    ///
+    /// # Errors
+    /// [`NotOurs`]
+    pub fn reopen_source(self, found: Option<FenceRow>) -> Turn {
+        let open = FenceRow {
+            state: Fence::Open,
+            epoch: self.epoch_after(),
+            move_id: Some(self.move_id),
+        };
+        match found {
+            Some(fence) if fence == open => Ok(None),
+            Some(fence) if fence == self.closed() => Ok(Some(open)),
+            Some(fence) if fence.state == Fence::Open && fence.epoch == self.epoch => {
+                Ok(Some(open))
+            }
+            Some(_) | None => Err(NotOurs { found }),
+        }
+    }
+
+    /// Says that the book has gone from here for good.
+    ///
+    /// # Errors
+    /// [`NotOurs`]
+    pub fn leave_source(self, found: Option<FenceRow>) -> Turn {
+        let moved = FenceRow {
+            state: Fence::Moved,
+            epoch: self.epoch_after(),
+            move_id: Some(self.move_id),
+        };
+        match found {
+            Some(fence) if fence == moved => Ok(None),
+            Some(fence) if fence == self.closed() => Ok(Some(moved)),
+            Some(_) | None => Err(NotOurs { found }),
+        }
+    }
+
+    /// Opens the book where it has come to.
+    ///
+    /// # Errors
+    /// [`NotOurs`]
+    pub fn open_target(self, found: Option<FenceRow>) -> Turn {
+        let open = FenceRow {
+            state: Fence::Open,
+            epoch: self.epoch_after(),
+            move_id: Some(self.move_id),
+        };
+        match found {
+            Some(fence) if fence == open => Ok(None),
+            Some(fence) if fence.state == Fence::Closed && fence.move_id == Some(self.move_id) => {
+                Ok(Some(open))
+            }
+            Some(_) | None => Err(NotOurs { found }),
+        }
+    }
+
+    const fn closed(self) -> FenceRow {
+        FenceRow {
+            state: Fence::Closed,
+            epoch: self.epoch + 1,
+            move_id: Some(self.move_id),
+        }
+    }
+}
+
+/// Takes a copy that is to be made, or goes on with one: from here on only this claim writes it.
+///
+/// # Errors
+/// [`NotOurs`] where a later claim has it, or it is a book.
+pub fn take_copy(move_id: Uuid, claim: u64, found: Option<FenceRow>) -> Turn {
+    let taken = FenceRow {
+        state: Fence::Closed,
+        epoch: claim,
+        move_id: Some(move_id),
+    };
+    match found {
+        None => Ok(Some(taken)),
+        Some(fence) if fence == taken => Ok(None),
+        Some(fence)
+            if fence.state == Fence::Closed
+                && fence.move_id == Some(move_id)
+                && fence.epoch < claim =>
+        {
+            Ok(Some(taken))
+        }
+        Some(_) => Err(NotOurs { found }),
+    }
+}
+
+/// Whether a claim may still write its copy.
+#[must_use]
+pub fn may_copy(move_id: Uuid, claim: u64, found: &FenceRow) -> bool {
+    found.state == Fence::Closed && found.move_id == Some(move_id) && found.epoch == claim
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const THIS: Passage = Passage {
+        move_id: Uuid::from_u128(1),
+        epoch: 7,
+    };
+
+    fn fence(state: Fence, epoch: u64, move_id: u128) -> FenceRow {
+        FenceRow {
+            state,
+            epoch,
+            move_id: Some(Uuid::from_u128(move_id)),
+        }
+    }
+
+    /// Turns it, and once more; gives what it is then.
+    fn turned(turn: impl Fn(Option<FenceRow>) -> Turn, was: Option<FenceRow>) -> FenceRow {
+        let now = turn(was).unwrap().unwrap();
+        assert_eq!(turn(Some(now)), Ok(None), "a repeat changes nothing");
+        now
+    }
+
+    #[test]
+    fn there() {
+        let open = FenceRow {
+            state: Fence::Open,
+            epoch: 7,
+            move_id: None,
+        };
+        let copy = turned(|was| take_copy(THIS.move_id, 3, was), None);
+        assert!(may_copy(THIS.move_id, 3, &copy));
+        let closed = turned(|was| THIS.close_source(was), Some(open));
+        assert_eq!(closed, fence(Fence::Closed, 8, 1));
+        let moved = turned(|was| THIS.leave_source(was), Some(closed));
+        assert_eq!(moved, fence(Fence::Moved, 9, 1));
+        let opened = turned(|was| THIS.open_target(was), Some(copy));
+        assert_eq!(opened, fence(Fence::Open, 9, 1));
+    }
+
+    #[test]
+    fn and_back() {
+        for was in [fence(Fence::Open, 7, 9), fence(Fence::Closed, 8, 1)] {
+            let open = turned(|was| THIS.reopen_source(was), Some(was));
+            assert_eq!(open, fence(Fence::Open, 9, 1));
+            // The closing that was on its way comes too late.
+            assert!(THIS.close_source(Some(open)).is_err());
+            assert!(THIS.leave_source(Some(open)).is_err());
+        }
+    }
+
+    #[test]
+    fn what_has_moved_never_opens() {
+        for epoch in 0..12 {
+            let moved = Some(fence(Fence::Moved, epoch, 1));
+            assert!(THIS.reopen_source(moved).is_err());
+            assert!(THIS.open_target(moved).is_err());
+            assert!(THIS.close_source(moved).is_err());
+            assert!(take_copy(THIS.move_id, 99, moved).is_err());
+        }
+    }
+
+    #[test]
+    fn only_for_this_move_and_epoch() {
+        for other in [
+            None,
+            Some(fence(Fence::Closed, 8, 2)),
+            Some(fence(Fence::Closed, 9, 1)),
+            Some(fence(Fence::Open, 8, 1)),
+        ] {
+            assert!(THIS.close_source(other).is_err(), "{other:?}");
+            assert!(THIS.leave_source(other).is_err(), "{other:?}");
+            assert!(THIS.reopen_source(other).is_err(), "{other:?}");
+        }
+        assert!(THIS.open_target(Some(fence(Fence::Closed, 3, 2))).is_err());
+        assert!(THIS.open_target(Some(fence(Fence::Open, 7, 1))).is_err());
+    }
+
+    #[test]
+    fn the_last_claim_writes_the_copy() {
+        let first = take_copy(THIS.move_id, 1, None).unwrap().unwrap();
+        let second = take_copy(THIS.move_id, 2, Some(first)).unwrap().unwrap();
+        assert!(!may_copy(THIS.move_id, 1, &second));
+        assert!(may_copy(THIS.move_id, 2, &second));
+        assert!(take_copy(THIS.move_id, 1, Some(second)).is_err());
+        let open = THIS.open_target(Some(second)).unwrap().unwrap();
+        assert!(!may_copy(THIS.move_id, open.epoch, &open));
+        assert!(take_copy(THIS.move_id, 99, Some(open)).is_err());
+    }
+}

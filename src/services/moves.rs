@@ -1,0 +1,402 @@
+//! Moves of books: a broker's book goes from one database to another while its broker works.
+//!
+//! [`crate::domain::broker_move`] has the states and who goes on after a crash in each. This is
+//! what is asked for by people and plans; [`MoveEngine`] does the work, in whichever process
+//! claims it.
+
+mod copy;
+mod drive;
+mod engine;
+mod fault;
+mod purge;
+
+pub use engine::{MoveEngine, MoveLimits};
+
+use chrono::{DateTime, Utc};
+use uuid::Uuid;
+
+use crate::domain::broker::{Broker, BrokerMode, BrokerState, Placement};
+use crate::domain::broker_move::{BookPlace, BrokerMove, MoveCause, MoveEvent, MoveState};
+use crate::domain::ids::BrokerId;
+use crate::runtime::{Clock, Entropy};
+use crate::services::provisioning::{Provisioning, ProvisioningError};
+use crate::stores::StoreError;
+use crate::stores::master::moves::{self, NewMove, Step};
+use crate::stores::master::{self, MasterTx, alerts, brokers, placement};
+use crate::stores::pool::Pool;
+
+/// Where a book is to go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Destination {
+    /// A shard: the one of that number, or the emptiest other one that takes brokers.
+    Shard(Option<u32>),
+    /// A database of its own on that server, or on the emptiest other one that takes databases.
+    Own(Option<String>),
+}
+
+/// Why a move can't be begun or changed.
+#[derive(Debug, thiserror::Error)]
+pub enum MoveError {
+    #[error("no broker {id}")]
+    NoSuchBroker { id: BrokerId },
+    #[error("no move {id}")]
+    NoSuchMove { id: Uuid },
+    #[error("broker {id} is {state}; only the book of an active or suspended one can move", state = .state.as_str())]
+    NotMovable { id: BrokerId, state: BrokerState },
+    #[error("move {id} of this broker goes on: it must end or be cancelled first")]
+    GoesOn { id: Uuid },
+    #[error("the book is there already: {place}")]
+    ThereAlready { place: String },
+    #[error("no shard {id}")]
+    NoSuchShard { id: u32 },
+    #[error("shard {id} has no room, or is not open")]
+    ShardFull { id: u32 },
+    #[error("no server {name} is registered")]
+    NoSuchServer { name: String },
+    #[error("server {name} has no room")]
+    ServerFull { name: String },
+    #[error("no other shard with room takes brokers")]
+    NoShard,
+    #[error("no other server with room takes databases")]
+    NoServer,
+    /// The move is in another state than the wish needs.
+    #[error("the move is {state}: {why}", state = .state.as_str())]
+    State { state: MoveState, why: &'static str },
+    #[error(transparent)]
+    Provisioning(#[from] ProvisioningError),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// What people ask of moves. Clones share everything.
+#[derive(Clone)]
+pub struct MoveService {
+    master: Pool,
+    places: Provisioning,
+    clock: Clock,
+    entropy: Entropy,
+    /// How long what was left behind is kept.
+    retention_s: u32,
+}
+
+impl MoveService {
+    #[must_use]
+    pub const fn new(
+        master: Pool,
+        places: Provisioning,
+        clock: Clock,
+        entropy: Entropy,
+        retention_s: u32,
+    ) -> Self {
+        Self {
+            master,
+            places,
+            clock,
+            entropy,
+            retention_s,
+        }
+    }
+
+    /// Begins a move. `id` names the intention: a repeat gives the same move as it is now.
+    ///
+    /// # Errors
+    /// See [`MoveError`].
+    pub async fn start(
+        &self,
+        id: Uuid,
+        broker: BrokerId,
+        to: Destination,
+    ) -> Result<BrokerMove, MoveError> {
+        if let Some(known) = moves::get(&self.master, id).await? {
+            return Ok(known);
+        }
+        self.begin(id, broker, to, MoveCause::Admin).await
+    }
+
+    /// Takes a book back to where a move has brought it from.
+    ///
+    /// # Errors
+    /// As [`Self::start`]; [`MoveError::State`] once what was left there is being deleted.
+    pub async fn reverse(&self, id: Uuid, of: Uuid) -> Result<BrokerMove, MoveError> {
+        if let Some(known) = moves::get(&self.master, id).await? {
+            return Ok(known);
+        }
+        let this = self.get(of).await?;
+        if this.state != MoveState::Retained {
+            let why = "only one whose source is retained can be reversed";
+            let state = this.state;
+            return Err(MoveError::State { state, why });
+        }
+        let to = match this.from.shard_id {
+            Some(shard) => Destination::Shard(Some(shard)),
+            None => Destination::Own(Some(this.from.server)),
+        };
+        self.begin(id, this.broker, to, MoveCause::Reverse).await
+    }
+
+    /// Begins the move that a plan asks for, in the transaction that changes the plan; `None`
+    /// where the book is in the right kind of place.
+    ///
+    /// # Errors
+    /// As [`Self::start`].
+    pub async fn start_for_plan(
+        &self,
+        tx: &mut MasterTx,
+        broker: &Broker,
+        now: DateTime<Utc>,
+    ) -> Result<Option<Uuid>, MoveError> {
+        let wanted = broker.plan.mode();
+        if wanted == broker.mode {
+            return Ok(None);
+        }
+        let to = match wanted {
+            BrokerMode::Solo => Destination::Shard(None),
+            BrokerMode::Full => Destination::Own(None),
+        };
+        let id = self.entropy.uuid(now);
+        self.insert(tx, id, broker, to, MoveCause::Plan, now)
+            .await?;
+        Ok(Some(id))
+    }
+
+    async fn begin(
+        &self,
+        id: Uuid,
+        broker: BrokerId,
+        to: Destination,
+        cause: MoveCause,
+    ) -> Result<BrokerMove, MoveError> {
+        let found = brokers::get(&self.master, broker).await?;
+        let found = found.ok_or(MoveError::NoSuchBroker { id: broker })?;
+        let now = self.clock.now();
+        let mut tx = master::begin(&self.master).await?;
+        match self.insert(&mut tx, id, &found, to, cause, now).await {
+            Ok(()) => {}
+            Err(MoveError::Store(error)) if error.is_duplicate() => {
+                drop(tx);
+                // The same wish at the same time, or another move.
+                return match moves::get(&self.master, id).await? {
+                    Some(known) => Ok(known),
+                    None => Err(self.goes_on(broker, error).await),
+                };
+            }
+            Err(error) => return Err(error),
+        }
+        master::commit(tx).await?;
+        self.get(id).await
+    }
+
+    async fn goes_on(&self, broker: BrokerId, error: StoreError) -> MoveError {
+        match moves::open_of(&self.master, broker).await {
+            Ok(Some(open)) => MoveError::GoesOn { id: open.id },
+            Ok(None) => error.into(),
+            Err(error) => error.into(),
+        }
+    }
+
+    async fn insert(
+        &self,
+        tx: &mut MasterTx,
+        id: Uuid,
+        broker: &Broker,
+        to: Destination,
+        cause: MoveCause,
+        now: DateTime<Utc>,
+    ) -> Result<(), MoveError> {
+        match broker.state {
+            BrokerState::Active | BrokerState::Suspended => {}
+            BrokerState::Provisioning | BrokerState::Leaving | BrokerState::Archived => {
+                let (id, state) = (broker.id, broker.state);
+                return Err(MoveError::NotMovable { id, state });
+            }
+        }
+        let from = self.place_of(tx, broker).await?;
+        let to = self.place_for(tx, broker.id, &from, to).await?;
+        if to.is(&from) {
+            let place = from.to_string();
+            return Err(MoveError::ThereAlready { place });
+        }
+        let new = NewMove {
+            id,
+            broker: broker.id,
+            cause,
+            from,
+            to,
+            retention_s: self.retention_s,
+        };
+        Ok(moves::insert(tx, &new, now).await?)
+    }
+
+    async fn place_of(&self, tx: &mut MasterTx, broker: &Broker) -> Result<BookPlace, MoveError> {
+        let no_book = StoreError::NoBook { broker: broker.id };
+        match &broker.placement {
+            None => Err(no_book.into()),
+            Some(Placement::Own { server, database }) => Ok(BookPlace {
+                shard_id: None,
+                server: server.clone(),
+                database: database.clone(),
+            }),
+            Some(Placement::Shard(id)) => {
+                let shard = placement::shard_of(tx, *id).await?.ok_or(no_book)?;
+                Ok(BookPlace {
+                    shard_id: Some(*id),
+                    server: shard.server_name,
+                    database: shard.database_name,
+                })
+            }
+        }
+    }
+
+    async fn place_for(
+        &self,
+        tx: &mut MasterTx,
+        broker: BrokerId,
+        from: &BookPlace,
+        to: Destination,
+    ) -> Result<BookPlace, MoveError> {
+        match to {
+            Destination::Shard(None) => {
+                let shard = placement::emptiest_shard(tx, from.shard_id).await?;
+                let shard = shard.ok_or(MoveError::NoShard)?;
+                Ok(in_shard(shard))
+            }
+            Destination::Shard(Some(id)) => {
+                placement::lock_shards(tx).await?;
+                let shard = placement::shard_of(tx, id).await?;
+                let shard = shard.ok_or(MoveError::NoSuchShard { id })?;
+                let room = shard.state == "open" && shard.brokers < i64::from(shard.capacity);
+                if !room && from.shard_id != Some(id) {
+                    return Err(MoveError::ShardFull { id });
+                }
+                Ok(in_shard(shard))
+            }
+            Destination::Own(server) => {
+                let own = from.shard_id.is_none().then_some(from.server.as_str());
+                let server = match server {
+                    None => {
+                        let found = placement::emptiest_server(tx, own).await?;
+                        found.ok_or(MoveError::NoServer)?.name
+                    }
+                    Some(name) => {
+                        placement::lock_servers(tx).await?;
+                        let found = placement::server_of(tx, &name).await?;
+                        let Some(found) = found else {
+                            return Err(MoveError::NoSuchServer { name });
+                        };
+                        if found.held >= i64::from(found.capacity) && own != Some(&*name) {
+                            return Err(MoveError::ServerFull { name });
+                        }
+                        name
+                    }
+                };
+                Ok(BookPlace {
+                    shard_id: None,
+                    server,
+                    database: self.places.own_database(broker),
+                })
+            }
+        }
+    }
+
+    /// # Errors
+    /// [`MoveError::NoSuchMove`]; the master's.
+    pub async fn get(&self, id: Uuid) -> Result<BrokerMove, MoveError> {
+        let found = moves::get(&self.master, id).await?;
+        found.ok_or(MoveError::NoSuchMove { id })
+    }
+
+    /// Moves, newest first, of one broker or of all; `after` is the last of the page before.
+    ///
+    /// # Errors
+    /// The master's.
+    pub async fn list(
+        &self,
+        broker: Option<BrokerId>,
+        after: Option<(DateTime<Utc>, Uuid)>,
+        limit: u32,
+    ) -> Result<Vec<BrokerMove>, MoveError> {
+        Ok(moves::list(&self.master, broker, after, limit).await?)
+    }
+
+    /// Asks for a move to be given up. The book stays where it is, unless it has gone already.
+    ///
+    /// # Errors
+    /// [`MoveError::State`] once it has.
+    pub async fn cancel(&self, id: Uuid) -> Result<BrokerMove, MoveError> {
+        let can = moves::want_cancelled(&self.master, id, self.clock.now()).await?;
+        let this = self.get(id).await?;
+        if can {
+            return Ok(this);
+        }
+        let why = "the book has arrived; another move can bring it back";
+        let state = this.state;
+        Err(MoveError::State { state, why })
+    }
+
+    /// Lets a move that is stuck, or whose source was kept, go on. Repeating it changes nothing.
+    ///
+    /// # Errors
+    /// [`MoveError::State`] for one that has ended.
+    pub async fn retry(&self, id: Uuid) -> Result<BrokerMove, MoveError> {
+        let this = self.get(id).await?;
+        let now = self.clock.now();
+        match this.state {
+            MoveState::Stuck | MoveState::Kept => {
+                let mut tx = master::begin(&self.master).await?;
+                if moves::step(&mut tx, &this, None, MoveEvent::Retry, &Step::Again, now).await? {
+                    alerts::resolve(&mut tx, moves::ALERT, &id.to_string(), now).await?;
+                }
+                master::commit(tx).await?;
+            }
+            MoveState::Done | MoveState::Cancelled => {
+                let why = "it has ended";
+                let state = this.state;
+                return Err(MoveError::State { state, why });
+            }
+            MoveState::Preparing
+            | MoveState::Copying
+            | MoveState::Fencing
+            | MoveState::RollingBack
+            | MoveState::Flipped
+            | MoveState::Retained
+            | MoveState::Purging
+            | MoveState::Cancelling => {}
+        }
+        self.get(id).await
+    }
+
+    /// Ends the retention of a move's source now: it is verified once more and deleted.
+    ///
+    /// # Errors
+    /// [`MoveError::State`] for one that retains nothing.
+    pub async fn purge(&self, id: Uuid) -> Result<BrokerMove, MoveError> {
+        let this = self.get(id).await?;
+        match this.state {
+            MoveState::Retained => {
+                moves::make_due(&self.master, id, this.state, self.clock.now()).await?;
+                self.get(id).await
+            }
+            MoveState::Purging | MoveState::Done => Ok(this),
+            state @ (MoveState::Preparing
+            | MoveState::Copying
+            | MoveState::Fencing
+            | MoveState::RollingBack
+            | MoveState::Flipped
+            | MoveState::Kept
+            | MoveState::Stuck
+            | MoveState::Cancelling
+            | MoveState::Cancelled) => {
+                let why = "nothing of it is retained that could be deleted";
+                Err(MoveError::State { state, why })
+            }
+        }
+    }
+}
+
+fn in_shard(shard: placement::Shard) -> BookPlace {
+    BookPlace {
+        shard_id: Some(shard.shard_id),
+        server: shard.server_name,
+        database: shard.database_name,
+    }
+}

@@ -1,0 +1,184 @@
+//! The copy of a book: read from the source, written to the target, read back from there, and
+//! both hashed. What was read last of each table is where the next page begins, so a book that is
+//! written in is caught up with by copying what has changed since.
+
+use std::time::Instant;
+
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+
+use super::engine::MoveEngine;
+use super::fault::Fault;
+use crate::domain::book_check::BookCheck;
+use crate::domain::book_table::{BOOK_TABLES, BookTable, Place};
+use crate::domain::book_tree::BookTree;
+use crate::domain::broker_move::{BrokerMove, MoveProof};
+use crate::stores::book::{HeldBook, TableRows};
+use crate::stores::master::moves::{self, Claim};
+
+/// Rows that are deleted in one transaction.
+pub(super) const DELETE_ROWS: u32 = 1000;
+
+/// A copy that is being made. What it knows is in memory only: another process makes it anew.
+pub(super) struct Copy<'a> {
+    engine: &'a MoveEngine,
+    claim: &'a Claim,
+    source: HeldBook,
+    target: HeldBook,
+    /// Where each table has been read to.
+    read_to: Vec<Option<Place>>,
+    before: BookTree,
+    after: BookTree,
+    check: BookCheck,
+    copied: u64,
+    total: u64,
+}
+
+impl<'a> Copy<'a> {
+    pub(super) fn new(
+        engine: &'a MoveEngine,
+        claim: &'a Claim,
+        this: &BrokerMove,
+    ) -> Result<Self, Fault> {
+        Ok(Self {
+            engine,
+            claim,
+            source: engine.held(this.broker, &this.from)?,
+            target: engine.held(this.broker, &this.to)?,
+            read_to: vec![None; BOOK_TABLES.len()],
+            before: BookTree::default(),
+            after: BookTree::default(),
+            check: BookCheck::new(this.broker),
+            copied: 0,
+            total: 0,
+        })
+    }
+
+    pub(super) const fn source(&self) -> &HeldBook {
+        &self.source
+    }
+
+    /// Empties the target of what an earlier claim has left.
+    pub(super) async fn clear(&mut self) -> Result<(), Fault> {
+        for table in BOOK_TABLES {
+            loop {
+                let (id, claim) = (self.claim.move_id, self.claim.number);
+                let deleted = self.target.clear(id, claim, table, DELETE_ROWS).await?;
+                if deleted < u64::from(DELETE_ROWS) {
+                    break;
+                }
+                self.tell().await?;
+            }
+        }
+        let mut read = self.source.read().await?;
+        for table in BOOK_TABLES {
+            self.total += read.count(table).await?;
+        }
+        read.end().await?;
+        self.tell().await
+    }
+
+    /// Copies until little is left, leaving some of the time to others; then all that was copied
+    /// is known to hold.
+    pub(super) async fn catch_up(&mut self, stopping: &CancellationToken) -> Result<(), Fault> {
+        let limits = &self.engine.0.limits;
+        loop {
+            if stopping.is_cancelled() {
+                return Err(Fault::Stopping);
+            }
+            let begun = Instant::now();
+            let rows = self.page(limits.batch_rows).await?;
+            if rows <= limits.tail_rows {
+                break;
+            }
+            self.tell().await?;
+            tokio::time::sleep(begun.elapsed() * limits.yield_percent / 100).await;
+        }
+        // The last page was all that its moment had, so what was copied is the book of that moment.
+        // One that does not hold is found here, before it is ever closed.
+        self.check.holds()?;
+        Ok(())
+    }
+
+    /// Copies all that is left of a book that nobody writes in, and says what it comes to.
+    pub(super) async fn finish(&mut self) -> Result<MoveProof, Fault> {
+        while self.page(self.engine.0.limits.batch_rows).await? > 0 {}
+        let head = self.check.holds()?;
+        let (before, after) = (self.before.root(), self.after.root());
+        if before != after {
+            return Err(Fault::RootsDiffer);
+        }
+        let rows = before.rows.iter();
+        let rows = rows.map(|(table, rows)| ((*table).to_owned(), json!(rows.to_string())));
+        Ok(MoveProof {
+            head,
+            root_before: before.root,
+            root_after: after.root,
+            rows: rows.collect(),
+        })
+    }
+
+    /// Copies what one moment has beyond what was read, at most `limit` rows of each table; gives
+    /// how many rows there were.
+    async fn page(&mut self, limit: usize) -> Result<u64, Fault> {
+        let mut read = self.source.read().await?;
+        let mut found: Vec<TableRows> = Vec::new();
+        for (table, read_to) in BOOK_TABLES.iter().zip(&self.read_to) {
+            let rows = read.rows(table, read_to.as_ref(), limit).await?;
+            if !rows.is_empty() {
+                found.push((table, rows));
+            }
+        }
+        read.end().await?;
+        if found.is_empty() {
+            return Ok(0);
+        }
+        let (id, claim) = (self.claim.move_id, self.claim.number);
+        self.target.put(id, claim, &found).await?;
+        self.read_back(&found).await?;
+        let count = found.iter().map(|(_, rows)| rows.len() as u64).sum();
+        self.copied += count;
+        Ok(count)
+    }
+
+    /// Reads from the target what was written there, and takes both into account.
+    async fn read_back(&mut self, written: &[TableRows]) -> Result<(), Fault> {
+        let mut read = self.target.read().await?;
+        for (table, rows) in written {
+            let at = position(table);
+            // One more than was written: nothing else may be there.
+            let limit = rows.len() + 1;
+            let there = read.rows(table, self.read_to[at].as_ref(), limit).await?;
+            if there != *rows {
+                return Err(Fault::Differs { table: table.name });
+            }
+            for (row, there) in rows.iter().zip(&there) {
+                self.before.put(table, row);
+                self.after.put(table, there);
+                self.check.put(table, there)?;
+            }
+            self.read_to[at] = rows.last().map(|row| table.place(row));
+            // Hashing is work: others have their turn in between.
+            tokio::task::yield_now().await;
+        }
+        Ok(read.end().await?)
+    }
+
+    /// Says how far it has come, which keeps the claim.
+    pub(super) async fn tell(&self) -> Result<(), Fault> {
+        let engine = self.engine;
+        let until = engine.lease_end();
+        let come = (self.copied, self.total);
+        match moves::progress(&engine.0.master, self.claim, until, come).await? {
+            true => Ok(()),
+            false => Err(Fault::Lost),
+        }
+    }
+}
+
+fn position(table: &'static BookTable) -> usize {
+    let mut tables = BOOK_TABLES.iter();
+    tables
+        .position(|known| known.name == table.name)
+        .unwrap_or(0)
+}

@@ -1,0 +1,160 @@
+//! What a move has left behind: verified once more, then deleted.
+
+use super::copy::DELETE_ROWS;
+use super::drive::Next;
+use super::engine::MoveEngine;
+use super::fault::Fault;
+use crate::domain::book_table::{BOOK_TABLES, BookTable};
+use crate::domain::book_tree::BookTree;
+use crate::domain::broker_move::{BrokerMove, MoveEvent, MoveState};
+use crate::domain::canonical::Hash;
+use crate::runtime::failpoint;
+use crate::stores::StoreError;
+use crate::stores::book;
+use crate::stores::master;
+use crate::stores::master::moves::{self, Claim, Step};
+
+impl MoveEngine {
+    /// Whether what was left is what was moved, and the book has it where it is now.
+    pub(super) async fn end_retention(
+        &self,
+        this: &BrokerMove,
+        claim: &Claim,
+    ) -> Result<Next, Fault> {
+        match self.differs(this, Some(claim)).await? {
+            None => {
+                failpoint::at("move.verified");
+                self.step(this, claim, MoveEvent::Verified, Step::On).await
+            }
+            Some(fault) => {
+                let rests = Step::Rests { fault };
+                self.step(this, claim, MoveEvent::Differs, rests).await?;
+                Ok(Next::Rest)
+            }
+        }
+    }
+
+    pub(super) async fn purge(&self, this: &BrokerMove, claim: &Claim) -> Result<Next, Fault> {
+        self.delete(this, Some(claim)).await?;
+        metrics::counter!("settlenet_moves_total", "outcome" => "purged").increment(1);
+        self.step(this, claim, MoveEvent::Purged, Step::Ended)
+            .await?;
+        Ok(Next::Rest)
+    }
+
+    /// Deletes what an earlier move has left where the book is to go now. Retention ends with it:
+    /// the book can't be in one database twice.
+    pub(super) async fn purge_for(&self, left: &BrokerMove, by: &BrokerMove) -> Result<(), Fault> {
+        let now = self.now();
+        let end = |this: BrokerMove, event, step: Step| async move {
+            let mut tx = master::begin(&self.0.master).await?;
+            moves::step(&mut tx, &this, None, event, &step, now).await?;
+            master::commit(tx).await?;
+            Ok::<_, Fault>(())
+        };
+        let mut left = left.clone();
+        if left.state == MoveState::Kept {
+            return Err(Fault::LeftBehind { id: left.id });
+        }
+        if left.state == MoveState::Retained {
+            if let Some(what) = self.differs(&left, None).await? {
+                tracing::warn!(%what, left = %left.id, by = %by.id, "what was left is not what was moved");
+                return Err(Fault::LeftBehind { id: left.id });
+            }
+            end(left.clone(), MoveEvent::Verified, Step::On).await?;
+            left.state = MoveState::Purging;
+        }
+        self.delete(&left, None).await?;
+        end(left, MoveEvent::Purged, Step::Ended).await
+    }
+
+    /// What speaks against deleting it.
+    async fn differs(
+        &self,
+        this: &BrokerMove,
+        claim: Option<&Claim>,
+    ) -> Result<Option<String>, Fault> {
+        let Some(proof) = &this.proof else {
+            return Ok(Some("it has no proof".to_owned()));
+        };
+        let source = self.held(this.broker, &this.from)?;
+        let mut tree = BookTree::default();
+        for table in BOOK_TABLES {
+            let mut read_to = None;
+            loop {
+                let mut read = source.read().await?;
+                let limit = self.0.limits.batch_rows;
+                let rows = read.rows(table, read_to.as_ref(), limit).await?;
+                read.end().await?;
+                for row in &rows {
+                    tree.put(table, row);
+                }
+                read_to = rows.last().map(|row| table.place(row)).or(read_to);
+                if rows.len() < limit {
+                    break;
+                }
+                self.keep(claim, this).await?;
+            }
+        }
+        let root = tree.root().root;
+        if root != proof.root_before {
+            let moved = proof.root_before;
+            return Ok(Some(format!(
+                "its root is {root}, that of the move is {moved}"
+            )));
+        }
+        let (seq, hash) = (proof.head.seq, proof.head.hash);
+        if seq == 0 {
+            return Ok(None);
+        }
+        let scope = self.0.router.book(this.broker).await?;
+        let mut read = scope.read().await?;
+        let there = book::entries_after(&mut read, seq - 1, 1).await?;
+        read.end().await?;
+        let there = there.first().map(|entry| entry.tx_hash);
+        Ok((there != Some(hash)).then(|| missing(seq, hash, there)))
+    }
+
+    async fn delete(&self, this: &BrokerMove, claim: Option<&Claim>) -> Result<(), Fault> {
+        let source = self.held(this.broker, &this.from)?;
+        for table in BOOK_TABLES {
+            while self.delete_some(this, table).await? == u64::from(DELETE_ROWS) {
+                self.keep(claim, this).await?;
+            }
+            failpoint::at("move.purged.table");
+        }
+        Ok(source.remove_fence(this.id).await?)
+    }
+
+    async fn delete_some(
+        &self,
+        this: &BrokerMove,
+        table: &'static BookTable,
+    ) -> Result<u64, Fault> {
+        let source = self.held(this.broker, &this.from)?;
+        match source.purge(this.id, table, DELETE_ROWS).await {
+            // The fence went last: all of it was deleted before.
+            Err(StoreError::Moving { .. }) => Ok(0),
+            other => Ok(other?),
+        }
+    }
+
+    async fn keep(&self, claim: Option<&Claim>, this: &BrokerMove) -> Result<(), Fault> {
+        let Some(claim) = claim else {
+            return Ok(());
+        };
+        let come = (this.rows_copied, this.rows_total);
+        let until = self.lease_end();
+        match moves::progress(&self.0.master, claim, until, come).await? {
+            true => Ok(()),
+            false => Err(Fault::Lost),
+        }
+    }
+}
+
+fn missing(seq: u64, hash: Hash, there: Option<Hash>) -> String {
+    match there {
+        None => format!("the book has no entry {seq}, which was moved"),
+        Some(there) => format!("entry {seq} of the book is {there}, but {hash} was moved"),
+    }
+}

@@ -1,0 +1,527 @@
+//! `broker_move`: moves of books, each a row that one process at a time works on.
+//!
+//! A claim has a number that only rises; whatever a process writes here is conditional on its own,
+//! so that one which stood still finds that another has gone on. `due_at` is when somebody must
+//! look at the move: the end of a lease, a retry, the end of retention.
+
+mod row;
+
+use chrono::{DateTime, Utc};
+use serde_json::json;
+use sqlx::{MySql, QueryBuilder};
+use uuid::Uuid;
+
+use super::feed::{self, NewEvent};
+use super::{MasterTx, failed};
+use crate::domain::broker_move::{
+    BookPlace, BrokerMove, MoveCause, MoveEvent, MoveProof, MoveState,
+};
+use crate::domain::ids::BrokerId;
+use crate::stores::StoreError;
+use crate::stores::error::corrupt;
+use crate::stores::pool::Pool;
+use crate::stores::sql::push_after;
+
+use row::{MoveRow, move_columns};
+
+/// The kind of the alert of a move that needs an admin; its subject is the move's id.
+pub const ALERT: &str = "move_stuck";
+
+/// A move that is to be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewMove {
+    pub id: Uuid,
+    pub broker: BrokerId,
+    pub cause: MoveCause,
+    pub from: BookPlace,
+    pub to: BookPlace,
+    pub retention_s: u32,
+}
+
+/// A process's right to work on a move.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Claim {
+    pub move_id: Uuid,
+    pub number: u64,
+}
+
+/// # Errors
+/// The master's; a duplicate where a move of the broker is open.
+pub async fn insert(
+    tx: &mut MasterTx,
+    new: &NewMove,
+    now: DateTime<Utc>,
+) -> Result<(), StoreError> {
+    sqlx::query(
+        "INSERT INTO broker_move (move_id, broker_id, open_broker_id, state, cause, from_shard_id,
+             from_server, from_database, to_shard_id, to_server, to_database, retention_s, due_at,
+             created_at)
+         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+    )
+    .bind(new.id)
+    .bind(new.broker)
+    .bind(new.broker)
+    .bind(MoveState::Preparing.as_str())
+    .bind(new.cause.as_str())
+    .bind(new.from.shard_id)
+    .bind(&new.from.server)
+    .bind(&new.from.database)
+    .bind(new.to.shard_id)
+    .bind(&new.to.server)
+    .bind(&new.to.database)
+    .bind(new.retention_s)
+    .bind(now)
+    .bind(now)
+    .execute(&mut *tx)
+    .await
+    .map_err(failed)?;
+    let facts = json!({ "broker_id": new.broker, "cause": new.cause, "from": new.from.to_string(),
+                        "to": new.to.to_string() });
+    let event = NewEvent {
+        broker: feed::PLATFORM,
+        kind: "move.started".to_owned(),
+        subject: new.id.to_string(),
+        payload: facts,
+    };
+    feed::insert(tx, &[event], now).await
+}
+
+/// # Errors
+/// The master's, or a row that can't be read.
+pub async fn get(master: &Pool, id: Uuid) -> Result<Option<BrokerMove>, StoreError> {
+    let row: Option<MoveRow> = sqlx::query_as(concat!(
+        "SELECT ",
+        move_columns!(),
+        " FROM broker_move WHERE move_id = ?"
+    ))
+    .bind(id)
+    .fetch_optional(master)
+    .await
+    .map_err(failed)?;
+    row.map(MoveRow::read).transpose()
+}
+
+/// The open move of a broker.
+///
+/// # Errors
+/// The master's, or a row that can't be read.
+pub async fn open_of(master: &Pool, broker: BrokerId) -> Result<Option<BrokerMove>, StoreError> {
+    let row: Option<MoveRow> = sqlx::query_as(concat!(
+        "SELECT ",
+        move_columns!(),
+        " FROM broker_move WHERE open_broker_id = ?"
+    ))
+    .bind(broker)
+    .fetch_optional(master)
+    .await
+    .map_err(failed)?;
+    row.map(MoveRow::read).transpose()
+}
+
+/// Moves, newest first, of one broker or of all; `after` is the last of the page before.
+///
+/// # Errors
+/// The master's, or a row that can't be read.
+pub async fn list(
+    master: &Pool,
+    broker: Option<BrokerId>,
+    after: Option<(DateTime<Utc>, Uuid)>,
+    limit: u32,
+) -> Result<Vec<BrokerMove>, StoreError> {
+    let mut builder = QueryBuilder::<MySql>::new(concat!(
+        "SELECT ",
+        move_columns!(),
+        " FROM broker_move WHERE TRUE"
+    ));
+    if let Some(broker) = broker {
+        builder.push(" AND broker_id = ").push_bind(broker);
+    }
+    if let Some(after) = after {
+        push_after(&mut builder, ("created_at", "move_id"), after);
+    }
+    builder
+        .push(" ORDER BY created_at DESC, move_id DESC LIMIT ")
+        .push_bind(limit);
+    let rows: Vec<MoveRow> = builder
+        .build_query_as()
+        .fetch_all(master)
+        .await
+        .map_err(failed)?;
+    rows.into_iter().map(MoveRow::read).collect()
+}
+
+/// The move that has left something of a broker's book in a database.
+///
+/// # Errors
+/// The master's, or a row that can't be read.
+pub async fn retained_in(
+    master: &Pool,
+    broker: BrokerId,
+    place: &BookPlace,
+) -> Result<Option<BrokerMove>, StoreError> {
+    let row: Option<MoveRow> = sqlx::query_as(concat!(
+        "SELECT ",
+        move_columns!(),
+        " FROM broker_move WHERE broker_id = ? AND from_server = ? AND from_database = ?
+             AND state IN ('retained', 'purging', 'kept')
+          ORDER BY created_at DESC LIMIT 1"
+    ))
+    .bind(broker)
+    .bind(&place.server)
+    .bind(&place.database)
+    .fetch_optional(master)
+    .await
+    .map_err(failed)?;
+    row.map(MoveRow::read).transpose()
+}
+
+/// Moves that somebody must look at, the longest due first.
+pub const DUE: &str =
+    "SELECT move_id, claim_no FROM broker_move WHERE due_at <= ? ORDER BY due_at LIMIT ?
+     FOR UPDATE SKIP LOCKED";
+
+/// Takes on moves that are due, each under a new claim and until `until`.
+///
+/// # Errors
+/// The master's.
+pub async fn claim(
+    master: &Pool,
+    by: &str,
+    until: DateTime<Utc>,
+    now: DateTime<Utc>,
+    limit: u32,
+) -> Result<Vec<Claim>, StoreError> {
+    let mut tx = super::begin(master).await?;
+    let due: Vec<(Uuid, u64)> = sqlx::query_as(DUE)
+        .bind(now)
+        .bind(limit)
+        .fetch_all(&mut tx)
+        .await
+        .map_err(failed)?;
+    for (move_id, _) in &due {
+        sqlx::query(
+            "UPDATE broker_move SET claim_no = claim_no + 1, leased_by = ?, due_at = ?
+             WHERE move_id = ?",
+        )
+        .bind(by)
+        .bind(until)
+        .bind(move_id)
+        .execute(&mut tx)
+        .await
+        .map_err(failed)?;
+    }
+    super::commit(tx).await?;
+    let claims = due.into_iter().map(|(move_id, number)| Claim {
+        move_id,
+        number: number + 1,
+    });
+    Ok(claims.collect())
+}
+
+/// Tells how far the copy has come and keeps the lease; gives whether the claim still holds.
+///
+/// # Errors
+/// The master's.
+pub async fn progress(
+    master: &Pool,
+    claim: &Claim,
+    until: DateTime<Utc>,
+    (copied, total): (u64, u64),
+) -> Result<bool, StoreError> {
+    // The number is written back, so that a row which is as it was counts as found.
+    let done = sqlx::query(
+        "UPDATE broker_move SET due_at = ?, rows_copied = ?, rows_total = GREATEST(?, ?)
+         WHERE move_id = ? AND claim_no = ?",
+    )
+    .bind(until)
+    .bind(copied)
+    .bind(total)
+    .bind(copied)
+    .bind(claim.move_id)
+    .bind(claim.number)
+    .execute(master)
+    .await
+    .map_err(failed)?;
+    Ok(done.rows_affected() == 1)
+}
+
+/// What a step of a move writes besides its state.
+#[derive(Clone, Debug)]
+pub enum Step {
+    /// Nothing: whoever has the claim goes on.
+    On,
+    /// Look at it again at once.
+    Again,
+    /// The source is to be closed, by a lease of its own.
+    Fence { epoch: u64, until: DateTime<Utc> },
+    /// The book goes to its new place, with its route.
+    Flip {
+        proof: MoveProof,
+        epoch: u64,
+        until: DateTime<Utc>,
+    },
+    /// The book stays, its route under a new epoch.
+    Back { epoch: u64, until: DateTime<Utc> },
+    /// Both fences are turned: the source is kept until then.
+    Arrived {
+        pause_us: Option<u64>,
+        purge_at: DateTime<Utc>,
+    },
+    /// It is over.
+    Ended,
+    /// It needs a person.
+    Rests { fault: String },
+}
+
+/// Brings a move from one state to the next, all of it in one transaction; gives whether it was
+/// in the first under this claim. `None` for a claim asks for the state only: an admin's wish.
+///
+/// # Errors
+/// The master's; a state or a route that is not what the move has left.
+pub async fn step(
+    tx: &mut MasterTx,
+    this: &BrokerMove,
+    claim: Option<&Claim>,
+    event: MoveEvent,
+    step: &Step,
+    now: DateTime<Utc>,
+) -> Result<bool, StoreError> {
+    let next = this.state.after(event).ok_or_else(|| {
+        let what = format!("{}: {event:?} in state {}", this.id, this.state.as_str());
+        corrupt("broker_move", what)
+    })?;
+    let mut builder = QueryBuilder::<MySql>::new("UPDATE broker_move SET state = ");
+    builder.push_bind(next.as_str());
+    builder.push(", open_broker_id = ");
+    builder.push_bind(next.is_open().then_some(this.broker));
+    match step {
+        Step::On => {}
+        Step::Again => {
+            builder.push(", tries = 0, due_at = ").push_bind(now);
+        }
+        Step::Fence { epoch, until } => {
+            builder.push(", source_epoch = ").push_bind(*epoch);
+            builder.push(", fencings = fencings + 1, due_at = ");
+            builder.push_bind(*until);
+        }
+        Step::Flip { proof, until, .. } => {
+            builder.push(", head_seq = ").push_bind(proof.head.seq);
+            builder
+                .push(", head_hash = ")
+                .push_bind(proof.head.hash.0.to_vec());
+            builder
+                .push(", root_before = ")
+                .push_bind(proof.root_before.0.to_vec());
+            builder
+                .push(", root_after = ")
+                .push_bind(proof.root_after.0.to_vec());
+            builder
+                .push(", table_rows = ")
+                .push_bind(proof.rows.clone());
+            builder.push(", flipped_at = ").push_bind(now);
+            builder
+                .push(", fault = NULL, tries = 0, due_at = ")
+                .push_bind(*until);
+        }
+        Step::Back { until, .. } => {
+            builder.push(", due_at = ").push_bind(*until);
+        }
+        Step::Arrived { pause_us, purge_at } => {
+            builder.push(", pause_us = ").push_bind(*pause_us);
+            builder.push(", due_at = ").push_bind(*purge_at);
+        }
+        Step::Ended => {
+            builder
+                .push(", due_at = NULL, leased_by = NULL, fault = NULL, ended_at = ")
+                .push_bind(now);
+        }
+        Step::Rests { fault } => {
+            builder
+                .push(", due_at = NULL, leased_by = NULL, fault = ")
+                .push_bind(shortened(fault));
+        }
+    }
+    builder.push(" WHERE move_id = ").push_bind(this.id);
+    builder.push(" AND state = ").push_bind(this.state.as_str());
+    if let Some(claim) = claim {
+        builder.push(" AND claim_no = ").push_bind(claim.number);
+    }
+    let done = builder.build().execute(&mut *tx).await.map_err(failed)?;
+    if done.rows_affected() != 1 {
+        return Ok(false);
+    }
+    match step {
+        Step::Flip { epoch, .. } => route(tx, this, &this.to, *epoch).await?,
+        Step::Back { epoch, .. } => route(tx, this, &this.from, *epoch).await?,
+        Step::On
+        | Step::Again
+        | Step::Fence { .. }
+        | Step::Arrived { .. }
+        | Step::Ended
+        | Step::Rests { .. } => {}
+    }
+    if let Some(event) = told(this, next, step) {
+        feed::insert(tx, &[event], now).await?;
+    }
+    Ok(true)
+}
+
+/// Says where the broker's book is from now on, and under which epoch.
+async fn route(
+    tx: &mut MasterTx,
+    this: &BrokerMove,
+    place: &BookPlace,
+    epoch: u64,
+) -> Result<(), StoreError> {
+    let own = place.shard_id.is_none();
+    let done = sqlx::query(
+        "UPDATE broker SET broker_mode = ?, shared_shard_id = ?, server_name = ?,
+             database_name = ?, route_epoch = ?
+         WHERE broker_id = ? AND route_epoch = ?",
+    )
+    .bind(place.mode().as_str())
+    .bind(place.shard_id)
+    .bind(own.then_some(&place.server))
+    .bind(own.then_some(&place.database))
+    .bind(epoch)
+    .bind(this.broker)
+    .bind(this.source_epoch)
+    .execute(tx)
+    .await
+    .map_err(failed)?;
+    if done.rows_affected() == 1 {
+        return Ok(());
+    }
+    let what = format!(
+        "broker {}: its route is not that of move {}",
+        this.broker, this.id
+    );
+    Err(corrupt("broker", what))
+}
+
+/// What the platform's feed is told of a step.
+fn told(this: &BrokerMove, next: MoveState, step: &Step) -> Option<NewEvent> {
+    let kind = match next {
+        MoveState::Copying if this.state == MoveState::RollingBack => "move.rolled_back",
+        MoveState::Flipped => "move.flipped",
+        MoveState::Retained if this.state == MoveState::Flipped => "move.arrived",
+        MoveState::Done => "move.done",
+        MoveState::Kept => "move.kept",
+        MoveState::Stuck => "move.stuck",
+        MoveState::Cancelled => "move.cancelled",
+        MoveState::Preparing
+        | MoveState::Copying
+        | MoveState::Fencing
+        | MoveState::RollingBack
+        | MoveState::Retained
+        | MoveState::Purging
+        | MoveState::Cancelling => return None,
+    };
+    let mut payload = json!({ "broker_id": this.broker, "to": this.to.to_string() });
+    match step {
+        Step::Flip { proof, .. } => {
+            payload["head"] = json!({ "seq": proof.head.seq.to_string(), "hash": proof.head.hash });
+            payload["root_before"] = json!(proof.root_before);
+            payload["root_after"] = json!(proof.root_after);
+        }
+        Step::Arrived { pause_us, .. } => payload["pause_us"] = json!(pause_us),
+        Step::Rests { fault } => payload["fault"] = json!(fault),
+        Step::On | Step::Again | Step::Fence { .. } | Step::Back { .. } | Step::Ended => {}
+    }
+    Some(NewEvent {
+        broker: feed::PLATFORM,
+        kind: kind.to_owned(),
+        subject: this.id.to_string(),
+        payload,
+    })
+}
+
+/// Leaves a move for a later try; gives whether the claim still held.
+///
+/// # Errors
+/// The master's.
+pub async fn retry_at(
+    master: &Pool,
+    claim: &Claim,
+    fault: Option<&str>,
+    counts: bool,
+    at: DateTime<Utc>,
+) -> Result<bool, StoreError> {
+    let done = sqlx::query(
+        "UPDATE broker_move SET due_at = ?, fault = ?, tries = tries + ?, leased_by = NULL
+         WHERE move_id = ? AND claim_no = ?",
+    )
+    .bind(at)
+    .bind(fault.map(shortened))
+    .bind(u32::from(counts))
+    .bind(claim.move_id)
+    .bind(claim.number)
+    .execute(master)
+    .await
+    .map_err(failed)?;
+    Ok(done.rows_affected() == 1)
+}
+
+/// Notes that an admin wants a move cancelled, and makes it due where it does not close the book;
+/// gives whether it can still be.
+///
+/// # Errors
+/// The master's.
+pub async fn want_cancelled(
+    master: &Pool,
+    id: Uuid,
+    now: DateTime<Utc>,
+) -> Result<bool, StoreError> {
+    let done = sqlx::query(
+        "UPDATE broker_move SET cancel_wanted = TRUE,
+             due_at = IF(state = 'stuck' OR (leased_by IS NULL AND due_at IS NOT NULL), ?, due_at)
+         WHERE move_id = ? AND state IN ('preparing', 'copying', 'fencing', 'rolling_back', 'stuck',
+             'cancelling', 'cancelled')",
+    )
+    .bind(now)
+    .bind(id)
+    .execute(master)
+    .await
+    .map_err(failed)?;
+    Ok(done.rows_affected() == 1)
+}
+
+/// Makes a move that is at rest, or waits for its retention to end, due now; gives whether it was
+/// in that state.
+///
+/// # Errors
+/// The master's.
+pub async fn make_due(
+    master: &Pool,
+    id: Uuid,
+    state: MoveState,
+    now: DateTime<Utc>,
+) -> Result<bool, StoreError> {
+    let done =
+        sqlx::query("UPDATE broker_move SET due_at = ?, tries = 0 WHERE move_id = ? AND state = ?")
+            .bind(now)
+            .bind(id)
+            .bind(state.as_str())
+            .execute(master)
+            .await
+            .map_err(failed)?;
+    Ok(done.rows_affected() == 1)
+}
+
+/// How many moves are in each state that is not at rest.
+///
+/// # Errors
+/// The master's.
+pub async fn counts(master: &Pool) -> Result<Vec<(String, i64)>, StoreError> {
+    sqlx::query_as(
+        "SELECT state, COUNT(*) FROM broker_move WHERE open_broker_id IS NOT NULL GROUP BY state",
+    )
+    .fetch_all(master)
+    .await
+    .map_err(failed)
+}
+
+/// As much of a fault as its column takes.
+fn shortened(fault: &str) -> String {
+    fault.chars().take(1000).collect()
+}
