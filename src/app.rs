@@ -7,6 +7,7 @@ use sqlx::mysql::MySqlConnectOptions;
 use crate::config::Config;
 use crate::runtime::{Clock, Entropy};
 use crate::services::alerts::AlertService;
+use crate::services::book_files::BookFiles;
 use crate::services::books::BooksService;
 use crate::services::feeds::FeedService;
 use crate::services::moves::{MoveEngine, MoveLimits, MoveService};
@@ -80,6 +81,12 @@ impl Stores {
     pub fn provisioning(&self, config: &Config) -> Provisioning {
         let prefix = &config.books.database_prefix;
         Provisioning::new(self.master.clone(), Arc::clone(&self.router), prefix)
+    }
+
+    /// What writes books into files and takes them in.
+    #[must_use]
+    pub fn book_files(&self) -> BookFiles {
+        BookFiles::new(self.master.clone(), Arc::clone(&self.router))
     }
 
     /// What pauses and resumes.

@@ -1,6 +1,7 @@
 //! `settlenet admin`: what the network's operator does, straight on the databases.
 
 mod alert;
+mod book_file;
 mod broker;
 mod pause;
 mod place;

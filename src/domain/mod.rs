@@ -4,6 +4,7 @@ pub mod access;
 pub mod account;
 pub mod book;
 pub mod book_check;
+pub mod book_file;
 pub mod book_table;
 pub mod book_tree;
 pub mod broker;

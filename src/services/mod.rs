@@ -5,6 +5,7 @@
 pub mod alerts;
 pub mod announce;
 pub mod auth;
+pub mod book_files;
 pub mod books;
 pub mod feeds;
 pub mod lanes;

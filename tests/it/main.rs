@@ -6,6 +6,7 @@
 
 mod access;
 mod api;
+mod book_files;
 mod books;
 mod cli;
 mod feed;

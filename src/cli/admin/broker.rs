@@ -1,7 +1,9 @@
+use std::path::PathBuf;
+
 use clap::Subcommand;
 use serde_json::{Value, json};
 
-use super::{Failure, Shown, no_such};
+use super::{Failure, Shown, book_file, no_such};
 use crate::app::Stores;
 use crate::cli::table::{facts, table};
 use crate::config::Config;
@@ -43,6 +45,32 @@ pub(super) enum What {
     },
     /// Show a broker
     Show { id: BrokerId },
+    /// Write a broker's book into a file: its backup, or what it takes along
+    ///
+    /// All of it, as of one moment, while the broker works, and verified on the way.
+    /// The file has personal data; only its owner may read it. docs/formats.md has
+    /// the format. The platform sees no book over REST, so this is done here alone.
+    Export {
+        id: BrokerId,
+        /// A file that is not there yet
+        #[arg(long, value_name = "FILE")]
+        out: PathBuf,
+    },
+    /// Take a broker's book in from a file
+    ///
+    /// The whole file is verified first; one that is wrong changes nothing, and the
+    /// line is named. The broker must be here, and its book be empty or absent.
+    /// Nobody reads or writes the book meanwhile. Said again after a crash, with the
+    /// same file, it finishes.
+    Import {
+        file: PathBuf,
+        /// The book that is there may be replaced, where the file goes on from it
+        #[arg(long)]
+        replace: bool,
+        /// Verify the file only, without any database
+        #[arg(long, conflicts_with = "replace")]
+        check: bool,
+    },
 }
 
 pub(super) async fn run(what: &What, config: &Config) -> Result<Shown, Failure> {
@@ -61,6 +89,12 @@ pub(super) async fn run(what: &What, config: &Config) -> Result<Shown, Failure> 
             let found = places.brokers(*state, *before, *limit).await?;
             return Ok(listed(&found));
         }
+        What::Export { id, out } => return book_file::export(*id, out, config).await,
+        What::Import {
+            file,
+            replace,
+            check,
+        } => return book_file::import(file, *replace, *check, config).await,
         What::Show { id } => places.broker(*id).await,
     };
     Ok(shown(&one.map_err(failure)?))
