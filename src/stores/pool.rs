@@ -239,6 +239,16 @@ impl Pool {
         (status.size, status.available)
     }
 
+    /// Closes all that is idle; gives how many those were.
+    pub(super) fn close_idle(&self) -> usize {
+        let idle = self.inner.retain(|_, _| false).removed;
+        let count = idle.len();
+        for connection in idle {
+            connection::close(connection);
+        }
+        count
+    }
+
     /// Closes what has been idle for too long. Cheap to call often.
     pub fn sweep(&self) {
         let mut swept = self.swept.lock().unwrap_or_else(PoisonError::into_inner);

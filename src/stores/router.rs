@@ -9,7 +9,7 @@ mod scope;
 mod statement;
 mod table;
 
-pub use pools::{DatabaseKey, PoolLimits, PoolUse, ServerUrl};
+pub use pools::{DatabaseKey, PoolLimits, PoolUse, ServerUrl, ServerUse};
 pub(in crate::stores) use scope::BookPlace;
 pub use scope::{BookRead, BookScope, BookTx};
 pub use statement::{BookQuery, BookSql};
@@ -129,6 +129,12 @@ impl Router {
     #[must_use]
     pub fn pool_use(&self) -> Vec<PoolUse> {
         self.pools.in_use()
+    }
+
+    /// The use of every server of the configuration, for metrics.
+    #[must_use]
+    pub fn server_use(&self) -> Vec<ServerUse> {
+        self.pools.servers()
     }
 
     /// A pool of any database of the registry: for provisioning and migrations, which work on

@@ -21,5 +21,6 @@ mod pool;
 mod provisioning;
 mod reconcile;
 mod saga;
+mod servers;
 mod stack;
 mod verify;

@@ -76,7 +76,10 @@ impl Drop for Api {
 
 impl Api {
     pub async fn new() -> Self {
-        let world = World::new().await;
+        Self::on(World::new().await).await
+    }
+
+    pub async fn on(world: World) -> Self {
         let name = format!("api-keys-{}", Uuid::new_v4());
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
         std::fs::create_dir_all(&folder).unwrap();
