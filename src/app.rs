@@ -13,6 +13,7 @@ use crate::services::feeds::FeedService;
 use crate::services::moves::{MoveEngine, MoveLimits, MoveService};
 use crate::services::network::{NetworkRules, NetworkService};
 use crate::services::obligations::ObligationService;
+use crate::services::offboarding::Offboarding;
 use crate::services::pauses::PauseService;
 use crate::services::provisioning::Provisioning;
 use crate::services::reconcile::Reconcile;
@@ -39,6 +40,7 @@ pub struct App {
     pub alerts: AlertService,
     pub provisioning: Provisioning,
     pub pauses: PauseService,
+    pub offboarding: Offboarding,
     pub moves: MoveService,
     pub mover: MoveEngine,
     pub reconcile: Reconcile,
@@ -87,6 +89,12 @@ impl Stores {
     #[must_use]
     pub fn book_files(&self) -> BookFiles {
         BookFiles::new(self.master.clone(), Arc::clone(&self.router))
+    }
+
+    /// What lets brokers leave.
+    #[must_use]
+    pub fn offboarding(&self) -> Offboarding {
+        Offboarding::new(self.master.clone(), Arc::clone(&self.router))
     }
 
     /// What pauses and resumes.
@@ -180,6 +188,7 @@ impl App {
             feeds: FeedService::new(systems.master.clone()),
             alerts: AlertService::new(systems.master.clone(), systems.clock.clone()),
             provisioning: stores.provisioning(config),
+            offboarding: stores.offboarding(),
             pauses: PauseService::new(systems.master.clone(), Arc::clone(&currencies)),
             moves,
             mover,

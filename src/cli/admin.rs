@@ -3,6 +3,7 @@
 mod alert;
 mod book_file;
 mod broker;
+mod offboard;
 mod pause;
 mod place;
 mod saga;
@@ -34,7 +35,8 @@ const NO_SUCH_THING: u8 = 4;
     verbatim_doc_comment,
     after_help = "\
 Exit codes: 0 done, or so already; 1 failed, the reason on standard error; 2 the \
-command line or the configuration is wrong; 4 there is no such broker, currency, shard, saga or alert."
+command line or the configuration is wrong; 4 there is no such broker, currency, shard, saga or alert; 5 something \
+must be settled before a broker can leave."
 )]
 pub(super) struct Args {
     #[command(subcommand)]
@@ -76,8 +78,13 @@ enum What {
 
 pub(super) async fn run(args: &Args) -> Result<ExitCode, Failure> {
     let config = args.file.load()?;
+    let mut code = ExitCode::SUCCESS;
     let shown = match &args.what {
-        What::Broker(what) => broker::run(what, &config).await?,
+        What::Broker(what) => {
+            let (shown, ended) = broker::run(what, &config).await?;
+            code = ended;
+            shown
+        }
         What::Pause(what) => pause::pause(what, &config).await?,
         What::Resume(what) => pause::resume(what, &config).await?,
         What::Server(what) => place::servers(what, &config).await?,
@@ -91,7 +98,7 @@ pub(super) async fn run(args: &Args) -> Result<ExitCode, Failure> {
     } else {
         print(&shown.text);
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(code)
 }
 
 /// What a command has to say, for people and for programs.

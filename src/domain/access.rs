@@ -213,6 +213,8 @@ actions! {
     AdminBrokerRead = "admin.broker.read", PlatformSeat, PlatformRead;
     AdminBrokerSuspend = "admin.broker.suspend", PlatformSeat, PlatformWrite;
     AdminBrokerResume = "admin.broker.resume", PlatformSeat, PlatformWrite;
+    AdminBrokerExit = "admin.broker.exit", PlatformSeat, PlatformRead;
+    AdminBrokerOffboard = "admin.broker.offboard", PlatformSeat, PlatformWrite;
     AdminPauseList = "admin.pause.list", PlatformSeat, PlatformRead;
     AdminPauseCreate = "admin.pause.create", PlatformSeat, PlatformWrite;
     AdminPauseLift = "admin.pause.lift", PlatformSeat, PlatformWrite;
@@ -287,6 +289,8 @@ const fn row(action: Action) -> Row {
         Action::AdminBrokerRead            => [N, N, N,          Y, N, N],
         Action::AdminBrokerSuspend         => [N, N, N,          Y, N, N],
         Action::AdminBrokerResume          => [N, N, N,          Y, N, N],
+        Action::AdminBrokerExit            => [N, N, N,          Y, N, N],
+        Action::AdminBrokerOffboard        => [N, N, N,          Y, N, N],
         Action::AdminPauseList             => [N, N, N,          Y, N, N],
         Action::AdminPauseCreate           => [N, N, N,          Y, N, N],
         Action::AdminPauseLift             => [N, N, N,          Y, N, N],

@@ -15,6 +15,7 @@ pub mod json;
 mod layers;
 mod money;
 mod obligations;
+mod offboarding;
 pub mod paging;
 pub mod params;
 mod pauses;
@@ -58,6 +59,7 @@ pub fn routes() -> Routes {
         .merge(brokers::routes())
         .merge(servers::routes())
         .merge(pauses::routes())
+        .merge(offboarding::routes())
         .merge(sagas::routes())
         .merge(reconcile::routes())
 }

@@ -58,9 +58,7 @@ pub enum BookFileError {
         "the book's fence is not as this import can have left it; another import must be finished first: {0}"
     )]
     Fence(#[from] NotOurs),
-    #[error(
-        "what was read back of {table} is not what was written: the book stays closed; the same again goes on"
-    )]
+    #[error("what the book has in {table} is not what the file has")]
     Differs { table: &'static str },
     #[error("the file: {0}")]
     Io(#[from] io::Error),
@@ -241,6 +239,16 @@ impl BookFiles {
                 .map(|before| before.head),
             resumed: begun,
         })
+    }
+
+    /// Whether a file has just the rows that the book has now.
+    ///
+    /// # Errors
+    /// [`BookFileError::Differs`]; the book's.
+    pub async fn same(&self, header: &Header) -> Result<(), BookFileError> {
+        let scope = self.router.book(header.broker).await?;
+        let held = HeldBook::new(&self.router, header.broker, &scope.route().database)?;
+        read_back(&held, header, &|_, _, _| {}).await
     }
 
     async fn may_import(&self, id: BrokerId) -> Result<(), BookFileError> {

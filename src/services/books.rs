@@ -303,6 +303,12 @@ impl BooksService {
             }
         });
         match task.await {
+            // A book that is frozen takes no writes, and never will while its broker leaves.
+            Ok(Err(error @ StoreError::Moving { .. })) => {
+                let standing = self.router.standing(broker).await?;
+                standing.broker_is_open(broker, broker)?;
+                Err(error.into())
+            }
             Ok(outcome) => outcome.map_err(BooksError::from),
             Err(_) => Err(BooksError::BrokenOff),
         }

@@ -13,6 +13,7 @@ pub mod migration;
 pub mod moves;
 pub mod network;
 pub mod obligations;
+pub mod offboarding;
 pub mod onboarding;
 pub mod pauses;
 pub mod provisioning;

@@ -11,6 +11,7 @@ use crate::domain::access::{
     Beyond, LOGIN_MAX, Principal, PrincipalError, Role, Scope, TeamSeat, check_role, login,
     scopes_of,
 };
+use crate::domain::broker::BrokerState;
 use crate::domain::canonical::Hash;
 use crate::domain::ids::{BrokerId, ClientId, UserId};
 use crate::domain::pause::Hindrance;
@@ -344,16 +345,21 @@ impl TeamService {
         role: Role,
         scopes: &BTreeSet<Scope>,
     ) -> Result<(), TeamError> {
-        let By::Caller(principal) = by else {
+        if let By::Caller(principal) = by {
+            principal.hand_on(role, scopes).map_err(TeamError::Beyond)?;
+        }
+        let Some(broker) = team.broker_id else {
             return Ok(());
         };
-        principal.hand_on(role, scopes).map_err(TeamError::Beyond)?;
-        match team.broker_id {
-            Some(broker) => {
-                let (standing, _) = standing::look(&self.pool, [Some(broker), None], None).await?;
-                Ok(standing.broker_is_open(broker, broker)?)
-            }
-            None => Ok(()),
+        let (standing, _) = standing::look(&self.pool, [Some(broker), None], None).await?;
+        let Err(hindrance) = standing.broker_is_open(broker, broker) else {
+            return Ok(());
+        };
+        let state = standing.brokers.get(&broker).map(|broker| broker.state);
+        match by {
+            // The operator knows what they do, but nobody is added to a broker that has left.
+            By::Operator if state != Some(BrokerState::Archived) => Ok(()),
+            By::Operator | By::Caller(_) => Err(hindrance.into()),
         }
     }
 

@@ -5,6 +5,7 @@ pub mod alerts;
 pub mod audit;
 pub mod brokers;
 pub mod currencies;
+pub mod exits;
 pub mod feed;
 pub mod idempotency;
 pub mod moves;

@@ -1,9 +1,10 @@
 use std::path::PathBuf;
+use std::process::ExitCode;
 
 use clap::Subcommand;
 use serde_json::{Value, json};
 
-use super::{Failure, Shown, book_file, no_such};
+use super::{Failure, Shown, book_file, no_such, offboard};
 use crate::app::Stores;
 use crate::cli::table::{facts, table};
 use crate::config::Config;
@@ -45,6 +46,21 @@ pub(super) enum What {
     },
     /// Show a broker
     Show { id: BrokerId },
+    /// Let a broker leave the network, or say what must be settled first
+    ///
+    /// Where nothing is outstanding it is `leaving`: it starts nothing new. With --out
+    /// its book is frozen and exported into the file, and it is archived: its people
+    /// can't log in, and its book is kept, and only read. Said again after a crash,
+    /// with the same file, it goes on.
+    Offboard {
+        id: BrokerId,
+        /// Where its book goes
+        #[arg(long, value_name = "FILE")]
+        out: Option<PathBuf>,
+        /// It stays after all, which it can until it is archived
+        #[arg(long, conflicts_with = "out")]
+        cancel: bool,
+    },
     /// Write a broker's book into a file: its backup, or what it takes along
     ///
     /// All of it, as of one moment, while the broker works, and verified on the way.
@@ -73,7 +89,14 @@ pub(super) enum What {
     },
 }
 
-pub(super) async fn run(what: &What, config: &Config) -> Result<Shown, Failure> {
+pub(super) async fn run(what: &What, config: &Config) -> Result<(Shown, ExitCode), Failure> {
+    if let What::Offboard { id, out, cancel } = what {
+        return offboard::run(*id, out.as_deref(), *cancel, config).await;
+    }
+    Ok((one(what, config).await?, ExitCode::SUCCESS))
+}
+
+async fn one(what: &What, config: &Config) -> Result<Shown, Failure> {
     let places = Stores::open(config)?.provisioning(config);
     let one = match what {
         What::Create {
@@ -95,7 +118,7 @@ pub(super) async fn run(what: &What, config: &Config) -> Result<Shown, Failure> 
             replace,
             check,
         } => return book_file::import(file, *replace, *check, config).await,
-        What::Show { id } => places.broker(*id).await,
+        What::Show { id } | What::Offboard { id, .. } => places.broker(*id).await,
     };
     Ok(shown(&one.map_err(failure)?))
 }

@@ -110,7 +110,7 @@ pub(super) async fn resume(what: &Resume, config: &Config) -> Result<Shown, Fail
 }
 
 /// Who is at the command line, as far as the system tells: whoever can run it can be anybody.
-fn operator() -> String {
+pub(super) fn operator() -> String {
     let name = ["SUDO_USER", "USER"]
         .iter()
         .find_map(|name| std::env::var(name).ok())

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use sqlx::AssertSqlSafe;
 
+use crate::domain::fence::Fence;
 use crate::domain::ids::BrokerId;
 use crate::stores::StoreError;
 use crate::stores::router::{DatabaseKey, Router};
@@ -15,6 +16,8 @@ pub struct Census {
     pub tables: BTreeMap<String, BTreeSet<BrokerId>>,
     /// Books that were here and have moved away; their rows wait for deletion.
     pub moved: BTreeSet<BrokerId>,
+    /// Books that are read and never written.
+    pub frozen: BTreeSet<BrokerId>,
 }
 
 /// # Errors
@@ -42,11 +45,18 @@ pub(crate) async fn census(router: &Router, database: &DatabaseKey) -> Result<Ce
             .map_err(failed)?;
         census.tables.insert(table, brokers.into_iter().collect());
     }
-    let moved: Vec<u64> =
-        sqlx::query_scalar("SELECT broker_id FROM book_fence WHERE state = 'moved'")
-            .fetch_all(&pool)
-            .await
-            .map_err(failed)?;
-    census.moved = moved.into_iter().collect();
+    let fences: Vec<(u64, String)> = sqlx::query_as(
+        "SELECT broker_id, state FROM book_fence WHERE state IN ('moved', 'frozen')",
+    )
+    .fetch_all(&pool)
+    .await
+    .map_err(failed)?;
+    for (broker, state) in fences {
+        if state == Fence::Frozen.as_str() {
+            census.frozen.insert(broker);
+        } else {
+            census.moved.insert(broker);
+        }
+    }
     Ok(census)
 }
