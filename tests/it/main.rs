@@ -15,6 +15,7 @@ mod ids;
 mod ledger;
 mod migrate;
 mod network;
+mod offboarding;
 mod pauses;
 mod plans;
 mod pool;

@@ -91,7 +91,7 @@ fn help_is_there_for_all() {
     for (what, verbs) in [
         (
             "broker",
-            &["create", "list", "show", "export", "import"][..],
+            &["create", "list", "show", "export", "import", "offboard"][..],
         ),
         ("pause", &["network", "broker", "currency", "list"]),
         ("resume", &["network", "broker", "currency"]),
