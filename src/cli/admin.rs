@@ -3,6 +3,7 @@
 mod alert;
 mod book_file;
 mod broker;
+mod moves;
 mod offboard;
 mod pause;
 mod place;
@@ -35,8 +36,8 @@ const NO_SUCH_THING: u8 = 4;
     verbatim_doc_comment,
     after_help = "\
 Exit codes: 0 done, or so already; 1 failed, the reason on standard error; 2 the \
-command line or the configuration is wrong; 4 there is no such broker, currency, shard, saga or alert; 5 something \
-must be settled before a broker can leave."
+command line or the configuration is wrong; 4 there is no such broker, move, currency, shard, saga or \
+alert; 5 something must be settled before a broker can leave."
 )]
 pub(super) struct Args {
     #[command(subcommand)]
@@ -59,6 +60,9 @@ enum What {
     /// Lift a pause
     #[command(subcommand)]
     Resume(pause::Resume),
+    /// Books that go from one database to another
+    #[command(subcommand)]
+    Move(moves::What),
     /// Database servers that may hold books
     #[command(subcommand)]
     Server(place::Server),
@@ -87,6 +91,7 @@ pub(super) async fn run(args: &Args) -> Result<ExitCode, Failure> {
         }
         What::Pause(what) => pause::pause(what, &config).await?,
         What::Resume(what) => pause::resume(what, &config).await?,
+        What::Move(what) => moves::run(what, &config).await?,
         What::Server(what) => place::servers(what, &config).await?,
         What::Shard(what) => place::shards(what, &config).await?,
         What::User(what) => user::run(what, &config).await?,

@@ -10,6 +10,7 @@ mod ids;
 mod logging;
 mod migrate;
 mod openapi;
+mod progress;
 mod reconcile;
 mod serve;
 pub mod settings;

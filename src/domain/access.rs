@@ -218,6 +218,10 @@ actions! {
     AdminPauseList = "admin.pause.list", PlatformSeat, PlatformRead;
     AdminPauseCreate = "admin.pause.create", PlatformSeat, PlatformWrite;
     AdminPauseLift = "admin.pause.lift", PlatformSeat, PlatformWrite;
+    AdminBrokerMove = "admin.broker.move", PlatformSeat, PlatformWrite;
+    AdminMoveList = "admin.move.list", PlatformSeat, PlatformRead;
+    AdminMoveRead = "admin.move.read", PlatformSeat, PlatformRead;
+    AdminMoveChange = "admin.move.change", PlatformSeat, PlatformWrite;
     AdminServerList = "admin.server.list", PlatformSeat, PlatformRead;
     AdminServerAdd = "admin.server.add", PlatformSeat, PlatformWrite;
     AdminShardList = "admin.shard.list", PlatformSeat, PlatformRead;
@@ -294,6 +298,10 @@ const fn row(action: Action) -> Row {
         Action::AdminPauseList             => [N, N, N,          Y, N, N],
         Action::AdminPauseCreate           => [N, N, N,          Y, N, N],
         Action::AdminPauseLift             => [N, N, N,          Y, N, N],
+        Action::AdminBrokerMove            => [N, N, N,          Y, N, N],
+        Action::AdminMoveList              => [N, N, N,          Y, N, N],
+        Action::AdminMoveRead              => [N, N, N,          Y, N, N],
+        Action::AdminMoveChange            => [N, N, N,          Y, N, N],
         Action::AdminServerList            => [N, N, N,          Y, N, N],
         Action::AdminServerAdd             => [N, N, N,          Y, N, N],
         Action::AdminShardList             => [N, N, N,          Y, N, N],

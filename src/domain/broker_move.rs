@@ -259,6 +259,25 @@ pub struct BrokerMove {
 }
 
 impl BrokerMove {
+    /// When what was left behind is deleted.
+    #[must_use]
+    pub fn purge_at(&self) -> Option<DateTime<Utc>> {
+        match self.state {
+            MoveState::Retained => self.due_at,
+            MoveState::Preparing
+            | MoveState::Copying
+            | MoveState::Fencing
+            | MoveState::RollingBack
+            | MoveState::Flipped
+            | MoveState::Purging
+            | MoveState::Done
+            | MoveState::Kept
+            | MoveState::Stuck
+            | MoveState::Cancelling
+            | MoveState::Cancelled => None,
+        }
+    }
+
     /// The try that has closed the source, or is about to.
     #[must_use]
     pub const fn passage(&self) -> Option<Passage> {

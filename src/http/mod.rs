@@ -14,6 +14,7 @@ pub mod idempotency;
 pub mod json;
 mod layers;
 mod money;
+mod moves;
 mod obligations;
 mod offboarding;
 pub mod paging;
@@ -60,6 +61,7 @@ pub fn routes() -> Routes {
         .merge(servers::routes())
         .merge(pauses::routes())
         .merge(offboarding::routes())
+        .merge(moves::routes())
         .merge(sagas::routes())
         .merge(reconcile::routes())
 }

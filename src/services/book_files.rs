@@ -7,7 +7,7 @@
 //! book closed by that import, and the same file again finishes it.
 
 use std::io::{self, BufRead, BufWriter, Read as _, Seek, SeekFrom, Write};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use chrono::{DateTime, Utc};
 use uuid::Uuid;
@@ -335,13 +335,13 @@ impl Pages {
 
 /// The fence as it is.
 async fn fence_of(held: &HeldBook, now: DateTime<Utc>) -> Result<Option<FenceRow>, BookFileError> {
-    let mut seen = None;
+    let seen = Mutex::new(None);
     let looked = held.turn(now, |found| {
-        seen = found;
+        *seen.lock().unwrap_or_else(PoisonError::into_inner) = found;
         Ok(None)
     });
     looked.await??;
-    Ok(seen)
+    Ok(seen.into_inner().unwrap_or_else(PoisonError::into_inner))
 }
 
 /// What is there now, whatever the fence says; nothing where there is no book at all.

@@ -21,6 +21,7 @@ use crate::domain::ids::BrokerId;
 use crate::runtime::{Clock, Entropy};
 use crate::services::provisioning::{Provisioning, ProvisioningError};
 use crate::stores::StoreError;
+use crate::stores::master::idempotency::{self, Intention, Known};
 use crate::stores::master::moves::{self, NewMove, Step};
 use crate::stores::master::{self, MasterTx, alerts, brokers, placement};
 use crate::stores::pool::Pool;
@@ -59,6 +60,9 @@ pub enum MoveError {
     NoShard,
     #[error("no other server with room takes databases")]
     NoServer,
+    /// The idempotency key stood for something else.
+    #[error("this Idempotency-Key was used for another request")]
+    KeyReused,
     /// The move is in another state than the wish needs.
     #[error("the move is {state}: {why}", state = .state.as_str())]
     State { state: MoveState, why: &'static str },
@@ -97,28 +101,32 @@ impl MoveService {
         }
     }
 
-    /// Begins a move. `id` names the intention: a repeat gives the same move as it is now.
+    /// Begins a move. `intention` is recorded with it; a repeat gives the same move as it is now.
     ///
     /// # Errors
     /// See [`MoveError`].
     pub async fn start(
         &self,
-        id: Uuid,
         broker: BrokerId,
         to: Destination,
+        intention: Option<&Intention>,
     ) -> Result<BrokerMove, MoveError> {
-        if let Some(known) = moves::get(&self.master, id).await? {
+        if let Some(known) = self.known(intention).await? {
             return Ok(known);
         }
-        self.begin(id, broker, to, MoveCause::Admin).await
+        self.begin(broker, to, MoveCause::Admin, intention).await
     }
 
     /// Takes a book back to where a move has brought it from.
     ///
     /// # Errors
     /// As [`Self::start`]; [`MoveError::State`] once what was left there is being deleted.
-    pub async fn reverse(&self, id: Uuid, of: Uuid) -> Result<BrokerMove, MoveError> {
-        if let Some(known) = moves::get(&self.master, id).await? {
+    pub async fn reverse(
+        &self,
+        of: Uuid,
+        intention: Option<&Intention>,
+    ) -> Result<BrokerMove, MoveError> {
+        if let Some(known) = self.known(intention).await? {
             return Ok(known);
         }
         let this = self.get(of).await?;
@@ -131,7 +139,22 @@ impl MoveService {
             Some(shard) => Destination::Shard(Some(shard)),
             None => Destination::Own(Some(this.from.server)),
         };
-        self.begin(id, this.broker, to, MoveCause::Reverse).await
+        self.begin(this.broker, to, MoveCause::Reverse, intention)
+            .await
+    }
+
+    async fn known(&self, intention: Option<&Intention>) -> Result<Option<BrokerMove>, MoveError> {
+        let Some(intention) = intention else {
+            return Ok(None);
+        };
+        match idempotency::find(&self.master, intention).await? {
+            None => Ok(None),
+            Some(Known::Other) => Err(MoveError::KeyReused),
+            Some(Known::Same { subject }) => match subject.parse() {
+                Ok(id) => self.get(id).await.map(Some),
+                Err(_) => Err(MoveError::KeyReused),
+            },
+        }
     }
 
     /// Begins the move that a plan asks for, in the transaction that changes the plan; `None`
@@ -161,36 +184,36 @@ impl MoveService {
 
     async fn begin(
         &self,
-        id: Uuid,
         broker: BrokerId,
         to: Destination,
         cause: MoveCause,
+        intention: Option<&Intention>,
     ) -> Result<BrokerMove, MoveError> {
         let found = brokers::get(&self.master, broker).await?;
         let found = found.ok_or(MoveError::NoSuchBroker { id: broker })?;
         let now = self.clock.now();
-        let mut tx = master::begin(&self.master).await?;
-        match self.insert(&mut tx, id, &found, to, cause, now).await {
-            Ok(()) => {}
-            Err(MoveError::Store(error)) if error.is_duplicate() => {
-                drop(tx);
-                // The same wish at the same time, or another move.
-                return match moves::get(&self.master, id).await? {
-                    Some(known) => Ok(known),
-                    None => Err(self.goes_on(broker, error).await),
-                };
+        let id = self.entropy.uuid(now);
+        let inserted = async {
+            let mut tx = master::begin(&self.master).await?;
+            self.insert(&mut tx, id, &found, to, cause, now).await?;
+            if let Some(intention) = intention {
+                idempotency::insert(&mut tx, intention, &id.to_string(), now).await?;
             }
-            Err(error) => return Err(error),
-        }
-        master::commit(tx).await?;
-        self.get(id).await
-    }
-
-    async fn goes_on(&self, broker: BrokerId, error: StoreError) -> MoveError {
-        match moves::open_of(&self.master, broker).await {
-            Ok(Some(open)) => MoveError::GoesOn { id: open.id },
-            Ok(None) => error.into(),
-            Err(error) => error.into(),
+            Ok(master::commit(tx).await?)
+        };
+        match inserted.await {
+            Ok(()) => self.get(id).await,
+            // The same wish at the same time, or another move.
+            Err(MoveError::Store(error)) if error.is_duplicate() => {
+                if let Some(known) = self.known(intention).await? {
+                    return Ok(known);
+                }
+                Err(match moves::open_of(&self.master, broker).await? {
+                    Some(open) => MoveError::GoesOn { id: open.id },
+                    None => error.into(),
+                })
+            }
+            Err(error) => Err(error),
         }
     }
 

@@ -14,6 +14,7 @@ mod harness;
 mod ids;
 mod ledger;
 mod migrate;
+mod moves;
 mod network;
 mod offboarding;
 mod pauses;

@@ -87,6 +87,11 @@ pub(super) enum What {
         #[arg(long, conflicts_with = "replace")]
         check: bool,
     },
+    /// Move a broker's book to another database while the broker works
+    ///
+    /// A running `serve` or `worker` does the work; `settlenet admin move show`
+    /// says how far it is.
+    Move(super::moves::Start),
 }
 
 pub(super) async fn run(what: &What, config: &Config) -> Result<(Shown, ExitCode), Failure> {
@@ -119,6 +124,7 @@ async fn one(what: &What, config: &Config) -> Result<Shown, Failure> {
             check,
         } => return book_file::import(file, *replace, *check, config).await,
         What::Show { id } | What::Offboard { id, .. } => places.broker(*id).await,
+        What::Move(start) => return super::moves::start(start, config).await,
     };
     Ok(shown(&one.map_err(failure)?))
 }

@@ -4,21 +4,17 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Mutex;
-use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use serde_json::json;
 
+use super::super::progress::Progress;
 use super::super::{ConfigFile, Failure, print};
 use super::DOES_NOT_HOLD;
 use crate::app::Stores;
 use crate::domain::chain::{Fault, Head, LINE_MAX, Verified, Verifier, broker_of};
 use crate::domain::ids::BrokerId;
 use crate::services::books::BooksService;
-
-/// Progress is told this often.
-const TELL_EVERY: Duration = Duration::from_secs(1);
 
 /// Recompute the chain of a broker's book
 ///
@@ -93,14 +89,8 @@ pub(in crate::cli) async fn run(args: &Args) -> Result<ExitCode, Failure> {
 async fn stored(args: &Args, broker: BrokerId) -> Result<Report, Failure> {
     let stores = Stores::open(&args.config.load()?)?;
     let books = BooksService::new(stores.router);
-    let told = Mutex::new(Instant::now());
-    let progress = move |done: u64, of: u64| {
-        let Ok(mut last) = told.lock() else { return };
-        if last.elapsed() >= TELL_EVERY {
-            *last = Instant::now();
-            eprintln!("{done} of {of} entries");
-        }
-    };
+    let progress = Progress::new("entries");
+    let progress = |done, of| progress.at(done, of);
     let walked = books.verify(broker, args.head, &progress).await?;
     Ok(Report::new(broker, walked.holds_to, walked.result))
 }

@@ -100,8 +100,9 @@ impl<'a> Copy<'a> {
         Ok(())
     }
 
-    /// Copies all that is left of a book that nobody writes in, and says what it comes to.
-    pub(super) async fn finish(&mut self) -> Result<MoveProof, Fault> {
+    /// Copies all that is left of a book that nobody writes in, and says what it comes to, and how
+    /// many rows it has.
+    pub(super) async fn finish(&mut self) -> Result<(MoveProof, u64), Fault> {
         while self.page(self.engine.0.limits.batch_rows).await? > 0 {}
         let head = self.check.holds()?;
         let (before, after) = (self.before.root(), self.after.root());
@@ -110,12 +111,13 @@ impl<'a> Copy<'a> {
         }
         let rows = before.rows.iter();
         let rows = rows.map(|(table, rows)| ((*table).to_owned(), json!(rows.to_string())));
-        Ok(MoveProof {
+        let proof = MoveProof {
             head,
             root_before: before.root,
             root_after: after.root,
             rows: rows.collect(),
-        })
+        };
+        Ok((proof, before.total()))
     }
 
     /// Copies what one moment has beyond what was read, at most `limit` rows of each table; gives

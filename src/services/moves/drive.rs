@@ -12,11 +12,11 @@ use super::fault::{Fault, Remedy};
 use crate::domain::broker_move::{BookPlace, BrokerMove, MoveEvent, MoveProof, MoveState};
 use crate::domain::fence::{NotOurs, Passage, take_copy};
 use crate::domain::ids::BrokerId;
-use crate::runtime::failpoint;
+use crate::runtime::failpoint::{self, Ask};
 use crate::stores::StoreError;
 use crate::stores::book::HeldBook;
 use crate::stores::master::alerts::NewAlert;
-use crate::stores::master::moves::{self, Claim, Step};
+use crate::stores::master::moves::{self, Claim, Outcome, Step};
 use crate::stores::master::{self, alerts, brokers};
 use crate::stores::router::DatabaseKey;
 
@@ -145,13 +145,9 @@ impl MoveEngine {
         };
         let until = self.fence_lease_end();
         failpoint::at("move.fencing.before");
-        self.step(
-            this,
-            claim,
-            MoveEvent::CaughtUp,
-            Step::Fence { epoch, until },
-        )
-        .await?;
+        if !moves::fence(&self.0.master, claim, epoch, until).await? {
+            return Err(Fault::Lost);
+        }
         failpoint::at("move.fencing.after");
         let fencing = BrokerMove {
             state: MoveState::Fencing,
@@ -159,8 +155,8 @@ impl MoveEngine {
             ..this.clone()
         };
         let closed = Instant::now();
-        let proof = match self.tail(passage, copy, closed).await {
-            Ok(proof) => proof,
+        let (proof, rows) = match self.tail(passage, copy, closed).await {
+            Ok(copied) => copied,
             Err(fault) => {
                 // Whatever it is, the book opens first.
                 tracing::info!(%fault, "the book is opened again where it was");
@@ -175,15 +171,15 @@ impl MoveEngine {
             }
         };
         failpoint::at("move.flip.before");
-        let flip = Step::Flip {
-            proof,
-            epoch: passage.epoch_after(),
-            until: self.fence_lease_end(),
+        let flip = Outcome::Flip {
+            proof: proof.clone(),
+            rows,
         };
-        self.step(&fencing, claim, MoveEvent::Flip, flip).await?;
+        self.decide(&fencing, claim, flip).await?;
         failpoint::at("move.flip.after");
         let flipped = BrokerMove {
             state: MoveState::Flipped,
+            proof: Some(proof),
             ..fencing
         };
         self.arrive(&flipped, claim, Some(closed)).await
@@ -194,24 +190,40 @@ impl MoveEngine {
         passage: Passage,
         copy: &mut Copy<'_>,
         closed: Instant,
-    ) -> Result<MoveProof, Fault> {
+    ) -> Result<(MoveProof, u64), Fault> {
         let turn = |found| passage.close_source(found);
         fenced("source", copy.source().turn(self.now(), turn).await?)?;
         failpoint::at("move.closed");
-        let proof = copy.finish().await?;
-        failpoint::at("move.tail");
+        let copied = copy.finish().await?;
+        if failpoint::at("move.tail") == Ask::Fail {
+            return Err(Fault::TooSlow);
+        }
         if closed.elapsed() > self.0.limits.tail_bound {
             return Err(Fault::TooSlow);
         }
-        Ok(proof)
+        Ok(copied)
     }
 
     async fn roll_back(&self, this: &BrokerMove, claim: &Claim) -> Result<Next, Fault> {
-        let epoch = passage(this)?.epoch_after();
-        let until = self.fence_lease_end();
         failpoint::at("move.back.before");
-        let back = Step::Back { epoch, until };
-        self.step(this, claim, MoveEvent::RollBack, back).await
+        self.decide(this, claim, Outcome::Back).await?;
+        failpoint::at("move.back.after");
+        Ok(Next::GoOn)
+    }
+
+    /// The one decision of a try. Whatever a fence says follows from it.
+    async fn decide(
+        &self,
+        this: &BrokerMove,
+        claim: &Claim,
+        outcome: Outcome,
+    ) -> Result<(), Fault> {
+        let until = self.fence_lease_end();
+        let (master, now) = (&self.0.master, self.now());
+        match moves::decide(master, this, claim, &outcome, until, now).await? {
+            true => Ok(()),
+            false => Err(Fault::Lost),
+        }
     }
 
     async fn reopen(&self, this: &BrokerMove, claim: &Claim) -> Result<Next, Fault> {
@@ -295,13 +307,7 @@ impl MoveEngine {
             Step::Rests { fault } => {
                 alerts::raise(&mut tx, &alert(this, event, fault), now).await?
             }
-            Step::On
-            | Step::Again
-            | Step::Fence { .. }
-            | Step::Flip { .. }
-            | Step::Back { .. }
-            | Step::Arrived { .. }
-            | Step::Ended => {
+            Step::On | Step::Again | Step::Arrived { .. } | Step::Ended => {
                 alerts::resolve(&mut tx, moves::ALERT, &subject, now).await?;
             }
         }

@@ -43,7 +43,7 @@ impl HeldBook {
     pub async fn turn(
         &self,
         now: DateTime<Utc>,
-        turn: impl FnOnce(Option<FenceRow>) -> Turn,
+        turn: impl Fn(Option<FenceRow>) -> Turn,
     ) -> Result<Result<(), NotOurs>, StoreError> {
         self.0.turn_fence(now, turn).await
     }

@@ -245,6 +245,104 @@ pub async fn progress(
     Ok(done.rows_affected() == 1)
 }
 
+/// Says that the source is about to be closed, under a lease of its own; gives whether the claim
+/// still holds. In one statement, as all that is said while a book is closed: whoever stands still
+/// before or after it holds no lock.
+///
+/// # Errors
+/// The master's.
+pub async fn fence(
+    master: &Pool,
+    claim: &Claim,
+    epoch: u64,
+    until: DateTime<Utc>,
+) -> Result<bool, StoreError> {
+    let done = sqlx::query(
+        "UPDATE broker_move SET state = 'fencing', source_epoch = ?, fencings = fencings + 1,
+             due_at = ?
+         WHERE move_id = ? AND claim_no = ? AND state = 'copying'",
+    )
+    .bind(epoch)
+    .bind(until)
+    .bind(claim.move_id)
+    .bind(claim.number)
+    .execute(master)
+    .await
+    .map_err(failed)?;
+    Ok(done.rows_affected() == 1)
+}
+
+/// What a try of a move comes to.
+#[derive(Clone, Debug)]
+pub enum Outcome {
+    /// The book goes to its new place, with so many rows.
+    Flip { proof: MoveProof, rows: u64 },
+    /// It stays.
+    Back,
+}
+
+/// Decides a try, once and for all, and with it where the broker's book is and under which epoch;
+/// gives whether this claim has decided. One statement over both rows.
+///
+/// # Errors
+/// The master's: whether it has decided is unknown where the connection broke.
+pub async fn decide(
+    master: &Pool,
+    this: &BrokerMove,
+    claim: &Claim,
+    outcome: &Outcome,
+    until: DateTime<Utc>,
+    now: DateTime<Utc>,
+) -> Result<bool, StoreError> {
+    let (place, event) = match outcome {
+        Outcome::Flip { .. } => (&this.to, MoveEvent::Flip),
+        Outcome::Back => (&this.from, MoveEvent::RollBack),
+    };
+    let next = following(this, event)?;
+    let own = place.shard_id.is_none();
+    let mut builder = QueryBuilder::<MySql>::new(
+        "UPDATE broker_move m JOIN broker b ON b.broker_id = m.broker_id SET m.state = ",
+    );
+    builder.push_bind(next.as_str());
+    builder.push(", m.due_at = ").push_bind(until);
+    if let Outcome::Flip { proof, rows } = outcome {
+        builder.push(", m.rows_copied = ").push_bind(*rows);
+        builder.push(", m.head_seq = ").push_bind(proof.head.seq);
+        builder
+            .push(", m.head_hash = ")
+            .push_bind(proof.head.hash.0.to_vec());
+        builder
+            .push(", m.root_before = ")
+            .push_bind(proof.root_before.0.to_vec());
+        builder
+            .push(", m.root_after = ")
+            .push_bind(proof.root_after.0.to_vec());
+        builder
+            .push(", m.table_rows = ")
+            .push_bind(proof.rows.clone());
+        builder.push(", m.flipped_at = ").push_bind(now);
+        builder.push(", m.fault = NULL, m.tries = 0");
+    }
+    builder
+        .push(", b.broker_mode = ")
+        .push_bind(place.mode().as_str());
+    builder
+        .push(", b.shared_shard_id = ")
+        .push_bind(place.shard_id);
+    builder
+        .push(", b.server_name = ")
+        .push_bind(own.then_some(&place.server));
+    builder
+        .push(", b.database_name = ")
+        .push_bind(own.then_some(&place.database));
+    builder.push(", b.route_epoch = b.route_epoch + 2 WHERE m.move_id = ");
+    builder.push_bind(claim.move_id);
+    builder.push(" AND m.claim_no = ").push_bind(claim.number);
+    builder.push(" AND m.state = 'fencing' AND b.route_epoch = m.source_epoch");
+    let done = builder.build().execute(master).await.map_err(failed)?;
+    Ok(done.rows_affected() > 0)
+}
+
 /// What a step of a move writes besides its state.
 #[derive(Clone, Debug)]
 pub enum Step {
@@ -252,16 +350,6 @@ pub enum Step {
     On,
     /// Look at it again at once.
     Again,
-    /// The source is to be closed, by a lease of its own.
-    Fence { epoch: u64, until: DateTime<Utc> },
-    /// The book goes to its new place, with its route.
-    Flip {
-        proof: MoveProof,
-        epoch: u64,
-        until: DateTime<Utc>,
-    },
-    /// The book stays, its route under a new epoch.
-    Back { epoch: u64, until: DateTime<Utc> },
     /// Both fences are turned: the source is kept until then.
     Arrived {
         pause_us: Option<u64>,
@@ -286,10 +374,7 @@ pub async fn step(
     step: &Step,
     now: DateTime<Utc>,
 ) -> Result<bool, StoreError> {
-    let next = this.state.after(event).ok_or_else(|| {
-        let what = format!("{}: {event:?} in state {}", this.id, this.state.as_str());
-        corrupt("broker_move", what)
-    })?;
+    let next = following(this, event)?;
     let mut builder = QueryBuilder::<MySql>::new("UPDATE broker_move SET state = ");
     builder.push_bind(next.as_str());
     builder.push(", open_broker_id = ");
@@ -298,33 +383,6 @@ pub async fn step(
         Step::On => {}
         Step::Again => {
             builder.push(", tries = 0, due_at = ").push_bind(now);
-        }
-        Step::Fence { epoch, until } => {
-            builder.push(", source_epoch = ").push_bind(*epoch);
-            builder.push(", fencings = fencings + 1, due_at = ");
-            builder.push_bind(*until);
-        }
-        Step::Flip { proof, until, .. } => {
-            builder.push(", head_seq = ").push_bind(proof.head.seq);
-            builder
-                .push(", head_hash = ")
-                .push_bind(proof.head.hash.0.to_vec());
-            builder
-                .push(", root_before = ")
-                .push_bind(proof.root_before.0.to_vec());
-            builder
-                .push(", root_after = ")
-                .push_bind(proof.root_after.0.to_vec());
-            builder
-                .push(", table_rows = ")
-                .push_bind(proof.rows.clone());
-            builder.push(", flipped_at = ").push_bind(now);
-            builder
-                .push(", fault = NULL, tries = 0, due_at = ")
-                .push_bind(*until);
-        }
-        Step::Back { until, .. } => {
-            builder.push(", due_at = ").push_bind(*until);
         }
         Step::Arrived { pause_us, purge_at } => {
             builder.push(", pause_us = ").push_bind(*pause_us);
@@ -350,60 +408,23 @@ pub async fn step(
     if done.rows_affected() != 1 {
         return Ok(false);
     }
-    match step {
-        Step::Flip { epoch, .. } => route(tx, this, &this.to, *epoch).await?,
-        Step::Back { epoch, .. } => route(tx, this, &this.from, *epoch).await?,
-        Step::On
-        | Step::Again
-        | Step::Fence { .. }
-        | Step::Arrived { .. }
-        | Step::Ended
-        | Step::Rests { .. } => {}
-    }
     if let Some(event) = told(this, next, step) {
         feed::insert(tx, &[event], now).await?;
     }
     Ok(true)
 }
 
-/// Says where the broker's book is from now on, and under which epoch.
-async fn route(
-    tx: &mut MasterTx,
-    this: &BrokerMove,
-    place: &BookPlace,
-    epoch: u64,
-) -> Result<(), StoreError> {
-    let own = place.shard_id.is_none();
-    let done = sqlx::query(
-        "UPDATE broker SET broker_mode = ?, shared_shard_id = ?, server_name = ?,
-             database_name = ?, route_epoch = ?
-         WHERE broker_id = ? AND route_epoch = ?",
-    )
-    .bind(place.mode().as_str())
-    .bind(place.shard_id)
-    .bind(own.then_some(&place.server))
-    .bind(own.then_some(&place.database))
-    .bind(epoch)
-    .bind(this.broker)
-    .bind(this.source_epoch)
-    .execute(tx)
-    .await
-    .map_err(failed)?;
-    if done.rows_affected() == 1 {
-        return Ok(());
-    }
-    let what = format!(
-        "broker {}: its route is not that of move {}",
-        this.broker, this.id
-    );
-    Err(corrupt("broker", what))
+fn following(this: &BrokerMove, event: MoveEvent) -> Result<MoveState, StoreError> {
+    this.state.after(event).ok_or_else(|| {
+        let what = format!("{}: {event:?} in state {}", this.id, this.state.as_str());
+        corrupt("broker_move", what)
+    })
 }
 
 /// What the platform's feed is told of a step.
 fn told(this: &BrokerMove, next: MoveState, step: &Step) -> Option<NewEvent> {
     let kind = match next {
         MoveState::Copying if this.state == MoveState::RollingBack => "move.rolled_back",
-        MoveState::Flipped => "move.flipped",
         MoveState::Retained if this.state == MoveState::Flipped => "move.arrived",
         MoveState::Done => "move.done",
         MoveState::Kept => "move.kept",
@@ -413,20 +434,24 @@ fn told(this: &BrokerMove, next: MoveState, step: &Step) -> Option<NewEvent> {
         | MoveState::Copying
         | MoveState::Fencing
         | MoveState::RollingBack
+        | MoveState::Flipped
         | MoveState::Retained
         | MoveState::Purging
         | MoveState::Cancelling => return None,
     };
     let mut payload = json!({ "broker_id": this.broker, "to": this.to.to_string() });
     match step {
-        Step::Flip { proof, .. } => {
-            payload["head"] = json!({ "seq": proof.head.seq.to_string(), "hash": proof.head.hash });
-            payload["root_before"] = json!(proof.root_before);
-            payload["root_after"] = json!(proof.root_after);
+        Step::Arrived { pause_us, .. } => {
+            payload["pause_us"] = json!(pause_us);
+            if let Some(proof) = &this.proof {
+                payload["head"] =
+                    json!({ "seq": proof.head.seq.to_string(), "hash": proof.head.hash });
+                payload["root_before"] = json!(proof.root_before);
+                payload["root_after"] = json!(proof.root_after);
+            }
         }
-        Step::Arrived { pause_us, .. } => payload["pause_us"] = json!(pause_us),
         Step::Rests { fault } => payload["fault"] = json!(fault),
-        Step::On | Step::Again | Step::Fence { .. } | Step::Back { .. } | Step::Ended => {}
+        Step::On | Step::Again | Step::Ended => {}
     }
     Some(NewEvent {
         broker: feed::PLATFORM,

@@ -39,15 +39,13 @@ const FENCE_FOR_READ: BookSql =
 const FENCE_WHOLE: BookSql = BookSql::new(
     "SELECT state, epoch, move_id FROM book_fence WHERE broker_id = ? LOCK IN SHARE MODE",
 );
-const FENCE_FOR_TURN: BookSql =
-    BookSql::new("SELECT state, epoch, move_id FROM book_fence WHERE broker_id = ? FOR UPDATE");
 
 const BEGIN_WRITE: &str = "START TRANSACTION";
 const BEGIN_READ: &str =
     "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ; START TRANSACTION READ ONLY";
 /// Whoever writes in a book queues behind a wait for its fence, so that wait is short.
-const BEGIN_TURN: &str = "SET SESSION innodb_lock_wait_timeout = 1; START TRANSACTION";
-const AFTER_TURN: &str = "SET SESSION innodb_lock_wait_timeout = 3";
+const SHORT_WAIT: &str = "SET SESSION innodb_lock_wait_timeout = 1";
+const USUAL_WAIT: &str = "SET SESSION innodb_lock_wait_timeout = 3";
 
 /// Between two looks at where a moving book is.
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
@@ -105,11 +103,14 @@ impl BookScope {
         let mut pause = FIRST_PAUSE;
         let mut place = self.place.clone();
         loop {
-            match place.start_open(begin, reads).await {
-                Err(StoreError::Moving { .. }) if since.elapsed() < self.router.move_wait() => {}
+            let moving = match place.start_open(begin, reads).await {
+                Err(moving @ StoreError::Moving { .. }) => moving,
                 outcome => return outcome,
-            }
+            };
             self.router.forget(self.broker());
+            if since.elapsed() >= self.router.move_wait() {
+                return Err(moving);
+            }
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(LONGEST_PAUSE);
             place = self.router.place(self.broker()).await?;
@@ -142,26 +143,79 @@ impl BookPlace {
         }
     }
 
-    /// Locks the fence, which waits for whoever writes in the book, and leaves it as `turn` says.
-    /// The outer error is the database's, the inner one says that the fence is not ours to turn.
+    /// Leaves the fence as `turn` says of what it finds, once nobody writes in the book any more.
+    /// It is read, and then set where it is still so, in one statement each: whoever stands still
+    /// in between holds up nobody. The outer error is the database's, the inner one says that the
+    /// fence is not ours to turn.
     pub(in crate::stores) async fn turn_fence(
         &self,
         now: DateTime<Utc>,
-        turn: impl FnOnce(Option<FenceRow>) -> Turn,
+        turn: impl Fn(Option<FenceRow>) -> Turn,
     ) -> Result<Result<(), NotOurs>, StoreError> {
-        let (mut tx, sets) = self.start(BEGIN_TURN, &[FENCE_FOR_TURN]).await?;
-        let outcome = match turn(tx.fence_in(&sets)?) {
-            Ok(Some(fence)) => Ok(tx.put_fence(fence, now).await?),
-            Ok(None) => Ok(()),
-            Err(not_ours) => Err(not_ours),
+        let (_permit, mut connection) = self.pool.acquire().await?;
+        let failed = |error| self.pool.failed(error);
+        connection.execute(SHORT_WAIT).await.map_err(failed)?;
+        let outcome = loop {
+            let found = self.fence(&mut connection).await?;
+            match turn(found) {
+                Ok(None) => break Ok(()),
+                Err(not_ours) => break Err(not_ours),
+                Ok(Some(fence)) => {
+                    failpoint::at("fence.before");
+                    let set = self.set_fence(&mut connection, found, fence, now).await?;
+                    failpoint::at("fence.after");
+                    if set {
+                        break Ok(());
+                    }
+                }
+            }
         };
-        failpoint::at("fence.commit.before");
-        let done = tx.connection.commit().await;
-        done.map_err(|error| tx.failed(error))?;
-        failpoint::at("fence.commit.after");
-        let done = tx.connection.execute(AFTER_TURN).await;
-        done.map_err(|error| tx.failed(error))?;
+        connection.execute(USUAL_WAIT).await.map_err(failed)?;
         Ok(outcome)
+    }
+
+    async fn fence(&self, connection: &mut Connection) -> Result<Option<FenceRow>, StoreError> {
+        let sql = "SELECT state, epoch, move_id FROM book_fence WHERE broker_id = ?";
+        let row = sqlx::query(sql).bind(self.route.broker);
+        let row = row.fetch_optional(connection).await;
+        fence_of(row.map_err(|error| self.pool.failed(error))?.as_ref())
+            .map_err(|error| self.pool.failed(error))?
+            .transpose()
+    }
+
+    /// Sets the fence where it is as it was found; gives whether it was.
+    async fn set_fence(
+        &self,
+        connection: &mut Connection,
+        found: Option<FenceRow>,
+        fence: FenceRow,
+        now: DateTime<Utc>,
+    ) -> Result<bool, StoreError> {
+        let query = match found {
+            None => sqlx::query(
+                "INSERT IGNORE INTO book_fence (state, epoch, move_id, broker_id, created_at)
+                 VALUES (?, ?, ?, ?, ?)",
+            ),
+            Some(_) => sqlx::query(
+                "UPDATE book_fence SET state = ?, epoch = ?, move_id = ?
+                 WHERE broker_id = ? AND state = ? AND epoch = ? AND move_id <=> ?",
+            ),
+        };
+        let query = query
+            .bind(fence.state.as_str())
+            .bind(fence.epoch)
+            .bind(fence.move_id)
+            .bind(self.route.broker);
+        let query = match found {
+            None => query.bind(now),
+            Some(found) => query
+                .bind(found.state.as_str())
+                .bind(found.epoch)
+                .bind(found.move_id),
+        };
+        let done = query.execute(connection).await;
+        let done = done.map_err(|error| self.pool.failed(error))?;
+        Ok(done.rows_affected() == 1)
     }
 
     /// Strikes off the fence of a book or a copy that is not here any more, where this move has
@@ -170,7 +224,7 @@ impl BookPlace {
         const REMOVE: BookSql = BookSql::new(
             "DELETE FROM book_fence WHERE broker_id = ? AND move_id = ? AND state <> 'open'",
         );
-        let (mut tx, _) = self.start(BEGIN_WRITE, &[FENCE_FOR_TURN]).await?;
+        let (mut tx, _) = self.start(BEGIN_WRITE, &[]).await?;
         let query = tx.sql(REMOVE).bind(move_id);
         tx.execute(query).await?;
         tx.commit().await
@@ -378,44 +432,33 @@ impl BookTx {
         }
     }
 
-    async fn put_fence(&mut self, fence: FenceRow, now: DateTime<Utc>) -> Result<(), StoreError> {
-        self.insert(
-            "INSERT INTO book_fence (broker_id, state, epoch, move_id, created_at)",
-            &[fence],
-            |row, fence| {
-                row.push_bind(fence.state.as_str())
-                    .push_bind(fence.epoch)
-                    .push_bind(fence.move_id)
-                    .push_bind(now);
-            },
-            " ON DUPLICATE KEY UPDATE state = VALUES(state), epoch = VALUES(epoch), \
-             move_id = VALUES(move_id)",
-        )
-        .await
-    }
-
     /// The fence, where it was the one thing to read at the beginning.
     fn fence_in(&self, sets: &[Vec<MySqlRow>]) -> Result<Option<FenceRow>, StoreError> {
         let row = sets.first().and_then(|rows| rows.first());
-        let row: Option<(String, u64, Option<Uuid>)> = row
-            .map(FromRow::from_row)
+        fence_of(row)
+            .map_err(|error| self.failed(error))?
             .transpose()
-            .map_err(|error| self.failed(error))?;
-        let read = |(state, epoch, move_id): (String, u64, Option<Uuid>)| {
-            let state = Fence::parse(&state)
-                .ok_or_else(|| corrupt("book_fence", format!("state {state}")))?;
-            Ok(FenceRow {
-                state,
-                epoch,
-                move_id,
-            })
-        };
-        row.map(read).transpose()
     }
 
     pub(super) fn failed(&self, error: sqlx::Error) -> StoreError {
         self.place.pool.failed(error)
     }
+}
+
+type MaybeFence = Option<Result<FenceRow, StoreError>>;
+
+fn fence_of(row: Option<&MySqlRow>) -> Result<MaybeFence, sqlx::Error> {
+    let row: Option<(String, u64, Option<Uuid>)> = row.map(FromRow::from_row).transpose()?;
+    let read = |(state, epoch, move_id): (String, u64, Option<Uuid>)| {
+        let state = Fence::parse(&state);
+        let state = state.ok_or_else(|| corrupt("book_fence", "state"))?;
+        Ok(FenceRow {
+            state,
+            epoch,
+            move_id,
+        })
+    };
+    Ok(row.map(read))
 }
 
 impl BookRead {

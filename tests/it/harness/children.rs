@@ -12,6 +12,7 @@ use settlenet::app::App;
 use settlenet::config::Config;
 use settlenet::domain::ids::{AccountId, BrokerId, RequestId};
 use settlenet::runtime::{Clock, Entropy};
+use tokio_util::sync::CancellationToken;
 
 use super::{SOON, World, program, until};
 
@@ -22,7 +23,7 @@ const MARKER: &str = "SETTLENET_TEST_CHILD";
 /// A clock that the test and its children share, moved by what is written in a file.
 pub struct MovedClock {
     file: PathBuf,
-    by: std::cell::Cell<chrono::Duration>,
+    by: std::sync::Mutex<chrono::Duration>,
 }
 
 impl MovedClock {
@@ -32,7 +33,7 @@ impl MovedClock {
         std::fs::write(&file, "0").expect("a clock file");
         Self {
             file,
-            by: std::cell::Cell::default(),
+            by: std::sync::Mutex::default(),
         }
     }
 
@@ -43,8 +44,9 @@ impl MovedClock {
 
     /// In one step, since others read it at any moment.
     pub fn advance(&self, by: chrono::Duration) {
-        self.by.set(self.by.get() + by);
-        let micros = self.by.get().num_microseconds().expect("fits");
+        let mut moved = self.by.lock().expect("no test panics here");
+        *moved += by;
+        let micros = moved.num_microseconds().expect("fits");
         let next = self.file.with_extension("next");
         std::fs::write(&next, micros.to_string()).expect("a clock file");
         std::fs::rename(&next, &self.file).expect("a clock file");
@@ -195,6 +197,17 @@ fn state_of(pid: u32) -> Option<char> {
     stat.ok()?.rsplit_once(')')?.1.trim_start().chars().next()
 }
 
+/// Works on the moves that are due, each once, as a worker does.
+async fn go_on_with_a_move() {
+    let file = std::env::var_os("SETTLENET_CONFIG").map(PathBuf::from);
+    let config = Config::load(file.as_deref()).expect("a configuration");
+    let app = App::assemble(&config, Clock::from_env(), Entropy::from_env()).expect("assembles");
+    for claim in app.mover.claim(10).await.expect("claims") {
+        app.mover.run(claim, &CancellationToken::new()).await;
+    }
+    eprintln!("moved on");
+}
+
 /// No test of its own: what a [`Child`] runs. It does nothing where nobody asks it to.
 #[tokio::test(flavor = "multi_thread")]
 async fn child_entry() {
@@ -202,6 +215,9 @@ async fn child_entry() {
         return;
     };
     let words: Vec<&str> = what.split(' ').collect();
+    if words[0] == "move" {
+        return go_on_with_a_move().await;
+    }
     let broker: BrokerId = words[1].parse().expect("a broker");
     let id: RequestId = words[2].parse().expect("a request");
     let file = std::env::var_os("SETTLENET_CONFIG").map(PathBuf::from);

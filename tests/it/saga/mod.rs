@@ -12,3 +12,6 @@ mod simulation;
 mod stopped;
 mod stuck;
 mod twice;
+
+pub use killed::told;
+pub use shapes::Shape;

@@ -1,0 +1,83 @@
+//! A process whose routes are old reads and writes nothing where the book was.
+
+use settlenet::app::App;
+use settlenet::runtime::Entropy;
+use settlenet::services::moves::Destination;
+use settlenet::stores::StoreError;
+use settlenet::stores::book;
+
+use super::Stage;
+use crate::harness::{World, assert_invariants};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_old_route_leads_to_nothing_and_is_asked_for_again() {
+    let stage = Stage::new().await;
+    let world = &stage.world;
+    stage.furnish().await;
+    // Another process, which learns where the book is and then nothing more of it.
+    let client = World::shared_ledger().await;
+    let entropy = Entropy::seeded(7);
+    let stale = App::on_ledger(&world.config, client, world.clock.clone(), entropy).unwrap();
+    let account = stage.open(world.alpha, "FO-1").await;
+    for round in 0..3_u64 {
+        let before = stale.systems.router.book(world.alpha).await.unwrap();
+        let head = book::head(&mut before.read().await.unwrap()).await.unwrap();
+        let to = if round % 2 == 0 {
+            Destination::Shard(Some(1))
+        } else {
+            Destination::Own(None)
+        };
+        stage.moved(world.alpha, to).await;
+        stage.book(world.alpha, account).await.unwrap();
+        // Its scope and its memory are those of before the move; it reads what is true now.
+        let mut read = before.read().await.unwrap();
+        assert_eq!(book::head(&mut read).await.unwrap().seq, head.seq + 1);
+        read.end().await.unwrap();
+        let (meant, entry) = (World::intention(), super::entry(account));
+        let booked = stale
+            .books
+            .book_entry(world.alpha, &meant, entry, world.clock.now());
+        assert_eq!(booked.await.unwrap().entry.seq, head.seq + 2);
+        let id = world.sent(world.alpha, world.beta).await;
+        stale
+            .network
+            .confirm_received(&World::actor(world.beta), id, None)
+            .await
+            .unwrap();
+    }
+    assert_invariants(world).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_that_may_not_wait_is_told_that_the_book_has_moved() {
+    let stage = Stage::new().await;
+    let world = &stage.world;
+    stage.furnish().await;
+    let mut config = world.config.clone();
+    config.books.move_wait_ms = settlenet::config::Millis(0);
+    let client = World::shared_ledger().await;
+    let impatient =
+        App::on_ledger(&config, client, world.clock.clone(), Entropy::seeded(8)).unwrap();
+    let scope = impatient.systems.router.book(world.alpha).await.unwrap();
+    stage.moved(world.alpha, Destination::Shard(Some(1))).await;
+    let head = stage.app().books.head(world.alpha).await.unwrap();
+    // The old database is there, with all its rows, and says no to both.
+    let read = scope.read().await.err().unwrap();
+    assert!(matches!(read, StoreError::Moving { broker } if broker == world.alpha));
+    let write = book::append(&scope, &[], world.clock.now())
+        .await
+        .unwrap_err();
+    assert!(matches!(write, StoreError::Moving { broker } if broker == world.alpha));
+    // Told once, it asks where the book is.
+    let account = stage.open(world.alpha, "FO-1").await;
+    let (meant, entry) = (World::intention(), super::entry(account));
+    let told = impatient
+        .books
+        .book_entry(world.alpha, &meant, entry, world.clock.now());
+    assert_eq!(
+        told.await.unwrap().entry.seq,
+        head.seq + 1,
+        "it has asked again"
+    );
+    assert_invariants(world).await;
+}
