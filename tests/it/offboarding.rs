@@ -73,11 +73,10 @@ async fn what_must_be_settled_first_is_told() {
         ..world.send(Some(delta))
     };
     let promised = world.create(gamma, promised).await;
-    let accepted = world
-        .app
-        .network
-        .accept_request(&World::actor(delta), promised.id, None);
-    accepted.await.unwrap();
+    let as_delta = World::actor(delta);
+    let network = &world.app.network;
+    let accepted = network.accept_request(&as_delta, promised.id, None).await;
+    accepted.unwrap();
 
     for answer in [
         api.get(&path, &platform).await,
