@@ -306,7 +306,9 @@ const fn challenge(code: Code) -> HeaderValue {
 impl From<StoreError> for Problem {
     fn from(error: StoreError) -> Self {
         match &error {
-            StoreError::Unavailable { .. } | StoreError::Moving { .. } => {
+            StoreError::Unavailable { .. }
+            | StoreError::Outdated { .. }
+            | StoreError::Moving { .. } => {
                 tracing::warn!(error = %causes(&error), "a database can't be used now");
                 Self::new(Code::Unavailable).retry_after(1)
             }

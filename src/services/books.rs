@@ -324,6 +324,7 @@ async fn again(error: &StoreError, tried: &mut u32) -> bool {
     match error {
         StoreError::Busy { .. } => {}
         StoreError::Unavailable { .. }
+        | StoreError::Outdated { .. }
         | StoreError::Moving { .. }
         | StoreError::NoBook { .. }
         | StoreError::UnknownServer { .. }

@@ -9,6 +9,7 @@ mod api;
 mod book_files;
 mod books;
 mod cli;
+mod expand;
 mod feed;
 mod harness;
 mod ids;

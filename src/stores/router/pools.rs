@@ -1,5 +1,5 @@
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -8,6 +8,7 @@ use sqlx::mysql::MySqlConnectOptions;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::stores::StoreError;
+use crate::stores::migrate::{APPLIED, missing_in_book};
 use crate::stores::pool::{Connection, Health, Pool, PoolBounds};
 
 /// One database of one server.
@@ -82,6 +83,9 @@ pub(super) struct Server {
 #[derive(Clone)]
 pub(super) struct BookPool {
     pub(super) pool: Pool,
+    database: String,
+    /// Whether the database was found to be at this release's schema: it only goes forward.
+    is_current: Arc<AtomicBool>,
     server: Arc<Server>,
     acquire_timeout: Duration,
 }
@@ -225,6 +229,8 @@ impl Pools {
         let pool = Pool::on_server(options.database(&key.database), bounds, Arc::clone(health));
         Ok(BookPool {
             pool,
+            database: key.database.clone(),
+            is_current: Arc::default(),
             server: Arc::clone(server),
             acquire_timeout: bounds.acquire_timeout,
         })
@@ -295,12 +301,32 @@ impl BookPool {
             self.server.make_room();
         }
         match self.pool.acquire().await {
-            Ok(connection) => Ok((permit, connection)),
+            Ok(mut connection) => {
+                self.check_schema(&mut connection).await?;
+                Ok((permit, connection))
+            }
             Err(error) => {
                 self.server.refused("connection");
                 Err(self.failed(error))
             }
         }
+    }
+
+    /// Refuses a database that is behind this release, before a statement fails on it in the
+    /// middle of something. Asked once while the pool is open.
+    async fn check_schema(&self, connection: &mut Connection) -> Result<(), StoreError> {
+        if self.is_current.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let applied = sqlx::query_scalar(APPLIED).fetch_all(connection).await;
+        let applied: Vec<i64> = applied.map_err(|error| self.failed(error))?;
+        if let Some(missing) = missing_in_book(&applied) {
+            self.server.refused("outdated");
+            let database = format!("{}/{}", self.server.name, self.database);
+            return Err(StoreError::Outdated { database, missing });
+        }
+        self.is_current.store(true, Ordering::Relaxed);
+        Ok(())
     }
 
     pub(super) fn failed(&self, error: sqlx::Error) -> StoreError {
