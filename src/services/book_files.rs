@@ -19,7 +19,7 @@ use crate::domain::book_table::{
 use crate::domain::broker::BrokerState;
 use crate::domain::canonical::Hash;
 use crate::domain::chain::{Head, LINE_MAX};
-use crate::domain::fence::{self, FenceRow, NotOurs};
+use crate::domain::fence::{self, Fence, FenceRow, NotOurs};
 use crate::domain::ids::BrokerId;
 use crate::runtime::failpoint;
 use crate::stores::StoreError;
@@ -212,8 +212,22 @@ impl BookFiles {
         let id = import_id(broker, digest);
         let closed = fence::closed_for_import(id, route.epoch);
 
-        let begun = fence_of(&held, now).await? == Some(closed);
+        let found = fence_of(&held, now).await?;
+        let begun = found == Some(closed);
         let before = present(&held).await?;
+        // An earlier try that died with its answer.
+        let opened = FenceRow {
+            state: Fence::Open,
+            ..closed
+        };
+        if found == Some(opened) && read_back(&held, &header, progress).await.is_ok() {
+            return Ok(Imported {
+                header,
+                digest,
+                replaced: None,
+                resumed: true,
+            });
+        }
         if !begun {
             fits(&open, &header, before.as_ref(), replace)?;
         }

@@ -239,14 +239,19 @@ impl Pool {
         (status.size, status.available)
     }
 
-    /// Closes all that is idle; gives how many those were.
-    pub(super) fn close_idle(&self) -> usize {
-        let idle = self.inner.retain(|_, _| false).removed;
-        let count = idle.len();
-        for connection in idle {
+    /// Closes one connection that is idle; gives whether there was one.
+    pub(super) fn close_one_idle(&self) -> bool {
+        let mut left = 1;
+        let idle = self.inner.retain(|_, _| {
+            let keeps = left == 0;
+            left = 0;
+            keeps
+        });
+        let found = !idle.removed.is_empty();
+        for connection in idle.removed {
             connection::close(connection);
         }
-        count
+        found
     }
 
     /// Closes what has been idle for too long. Cheap to call often.

@@ -256,12 +256,17 @@ impl Server {
     /// too, or a server with many of them would be filled by connections that nobody uses.
     fn make_room(&self) {
         let pools = self.pools();
-        let mut open: usize = pools.values().map(|pool| pool.in_use().0).sum();
-        for pool in pools.values() {
+        loop {
+            let used: Vec<(usize, usize)> = pools.values().map(Pool::in_use).collect();
+            let open: usize = used.iter().map(|(open, _)| open).sum();
             if open < self.most {
                 return;
             }
-            open = open.saturating_sub(pool.close_idle());
+            // From where most is idle, so that every database keeps some.
+            let fullest = pools.values().zip(&used).max_by_key(|(_, (_, idle))| *idle);
+            if !fullest.is_some_and(|(pool, _)| pool.close_one_idle()) {
+                return;
+            }
         }
     }
 
