@@ -42,7 +42,7 @@ pub struct App {
     pub pauses: PauseService,
     pub offboarding: Offboarding,
     pub moves: MoveService,
-    pub mover: MoveEngine,
+    pub move_engine: MoveEngine,
     pub reconcile: Reconcile,
 }
 
@@ -159,7 +159,7 @@ impl App {
             systems.entropy.uuid(started).simple()
         );
         let engine = SagaEngine::new(systems.clone(), saga_limits(config), process.clone());
-        let mover = MoveEngine::new(
+        let move_engine = MoveEngine::new(
             master.clone(),
             Arc::clone(&stores.router),
             stores.provisioning(config),
@@ -191,7 +191,7 @@ impl App {
             offboarding: stores.offboarding(),
             pauses: PauseService::new(systems.master.clone(), Arc::clone(&currencies)),
             moves,
-            mover,
+            move_engine,
             reconcile: Reconcile::new(systems.clone(), Arc::clone(&currencies)),
             systems,
             currencies,

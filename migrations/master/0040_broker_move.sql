@@ -27,6 +27,7 @@ CREATE TABLE IF NOT EXISTS broker_move (
     root_before    BINARY(32)      NULL COMMENT 'Merkle root over every row, as read from the source',
     root_after     BINARY(32)      NULL COMMENT 'as read back from the target',
     table_rows     JSON            NULL,
+    layout         BINARY(32)      NULL COMMENT 'digest of the tables and columns that the roots are over',
     pause_us       BIGINT UNSIGNED NULL COMMENT 'how long the book was closed',
     created_at     DATETIME(6)     NOT NULL,
     flipped_at     DATETIME(6)     NULL,

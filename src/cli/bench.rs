@@ -3,9 +3,12 @@
 mod bare;
 mod floors;
 mod load;
+mod moving;
+mod network;
 mod report;
 mod settlement;
 mod stage;
+mod tenancy;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -15,14 +18,14 @@ use super::Failure;
 use crate::config::Config;
 use crate::stack::start_detached;
 
-/// Measure how fast it settles, beside floors of the same run
+/// Measure how fast it settles and moves books, and what idle brokers cost
 ///
 /// Starts a stack of its own, measures, prints a table and writes a JSON list of
 /// {group, name, value, unit, floor, floor_value, ratio, target}: ratio is value over floor_value.
 /// Figures, never a pass or fail. Use a release build and an otherwise idle machine.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// One group only: settlement
+    /// One group only: settlement, move or tenancy
     #[arg(long, value_name = "GROUP", env = "ONLY")]
     only: Option<String>,
     /// A short run, for a look
@@ -36,7 +39,7 @@ pub(super) struct Args {
     dir: PathBuf,
 }
 
-const GROUPS: [&str; 1] = ["settlement"];
+const GROUPS: [&str; 3] = ["settlement", "move", "tenancy"];
 
 /// The stack ends by itself that long after the run.
 const LINGER: Duration = Duration::from_secs(5);
@@ -56,7 +59,18 @@ pub(super) async fn run(args: Args) -> Result<ExitCode, Failure> {
     let start = move || start_detached(&program, &dir, Some(LINGER));
     let (description, _hold, _) = tokio::task::spawn_blocking(start).await??;
     let config = Config::load(Some(&description.config))?;
-    let figures = settlement::measure(&config, args.quick).await?;
+    let only = args.only.as_deref().filter(|only| !only.is_empty());
+    let mut figures = Vec::new();
+    for group in GROUPS
+        .iter()
+        .filter(|group| only.is_none_or(|only| only == **group))
+    {
+        figures.extend(match *group {
+            "move" => moving::measure(&config, args.quick).await?,
+            "tenancy" => tenancy::measure(&config, &description.config, args.quick).await?,
+            _ => settlement::measure(&config, args.quick).await?,
+        });
+    }
     report::print(&figures);
     report::write(&figures, &args.output)?;
     eprintln!("written to {}", args.output.display());

@@ -109,8 +109,8 @@ pub fn main() -> ExitCode {
     };
     let outcome = runtime.block_on(async {
         match cli.command {
-            Command::Bench(args) => bench::run(args).await,
-            Command::Demo(args) => demo::run(args).await,
+            Command::Bench(args) => Box::pin(bench::run(args)).await,
+            Command::Demo(args) => Box::pin(demo::run(args)).await,
             Command::Dev(args) => dev::run(args).await,
             Command::Down(args) => down::run(&args).await,
             Command::Config(args) => config::run(&args),

@@ -178,6 +178,9 @@ impl BookCheck {
     }
 }
 
+/// A value is of another kind than its column.
+struct OtherKind;
+
 /// A row's values by the names of their columns.
 struct Reader<'a> {
     table: &'a BookTable,
@@ -223,11 +226,15 @@ impl Reader<'_> {
         self.bytes(name)?.try_into().ok().map(Hash)
     }
 
-    /// A value that may be missing: `None` where it is of another kind.
-    fn maybe<T>(&self, name: &str, read: impl Fn(&Self, &str) -> Option<T>) -> Option<Option<T>> {
-        match self.value(name)? {
-            Value::Null => Some(None),
-            _ => read(self, name).map(Some),
+    /// A value that may be missing.
+    fn maybe<T>(
+        &self,
+        name: &str,
+        read: impl Fn(&Self, &str) -> Option<T>,
+    ) -> Result<Option<T>, OtherKind> {
+        match self.value(name) {
+            Some(Value::Null) => Ok(None),
+            _ => read(self, name).map(Some).ok_or(OtherKind),
         }
     }
 
@@ -245,7 +252,7 @@ impl Reader<'_> {
             Value::Json(json) => Some(json.clone()),
             _ => return None,
         };
-        let optional = |name| self.maybe(name, Self::unsigned);
+        let optional = |name| self.maybe(name, Self::unsigned).ok();
         let entry = CanonicalEntry {
             account: account(self.unsigned("account_id")?),
             amount: number("amount")?,
@@ -258,7 +265,7 @@ impl Reader<'_> {
             leg: number("leg")?,
             op_digest: self.hash("op_digest")?.to_hex(),
             prev_hash: self.hash("prev_hash")?.to_hex(),
-            private_digest: self.maybe("private_digest", Self::hash)?.map(Hash::to_hex),
+            private_digest: (self.maybe("private_digest", Self::hash).ok()?).map(Hash::to_hex),
             reverses_seq: optional("reverses_seq")?.map(|seq| seq.to_string()),
             saga: Uuid::from_slice(self.bytes("saga_id")?).ok()?.to_string(),
             seq: number("seq")?,

@@ -244,6 +244,23 @@ pub const FEED_EVENT: BookTable = BookTable {
     mutable: false,
 };
 
+/// The digest of all tables and their columns: roots over books of different layouts say nothing
+/// of each other.
+#[must_use]
+pub fn layout() -> Hash {
+    let columns = |table: &BookTable| -> Vec<(&str, String)> {
+        let columns = table.columns.iter();
+        columns
+            .map(|column| (column.name, format!("{:?}", column.kind)))
+            .collect()
+    };
+    let tables: Vec<_> = BOOK_TABLES
+        .iter()
+        .map(|table| (table.name, table.key, table.mutable, columns(table)))
+        .collect();
+    Hash::of_json(&tables)
+}
+
 impl BookTable {
     /// The table of a name.
     #[must_use]

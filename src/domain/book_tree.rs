@@ -100,7 +100,7 @@ impl BookTree {
                 TableTree::Changing(buckets) => {
                     let count: usize = buckets.iter().map(|bucket| bucket.leaves.len()).sum();
                     let roots = buckets.iter_mut().map(Bucket::root);
-                    (count as u64, Growing::from_iter(roots).root())
+                    (count as u64, roots.collect::<Growing>().root())
                 }
             };
             let leaf = serde_json_canonicalizer::to_vec(&(table.name, count.to_string(), root))
@@ -119,7 +119,7 @@ impl Bucket {
     fn root(&mut self) -> Hash {
         *self
             .root
-            .get_or_insert_with(|| Growing::from_iter(self.leaves.values().copied()).root())
+            .get_or_insert_with(|| self.leaves.values().copied().collect::<Growing>().root())
     }
 }
 

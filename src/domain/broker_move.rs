@@ -94,13 +94,12 @@ impl MoveState {
             (Self::Copying, E::CaughtUp) => Self::Fencing,
             (Self::Fencing, E::Flip) => Self::Flipped,
             (Self::Fencing, E::RollBack) => Self::RollingBack,
-            (Self::Flipped, E::Arrived) => Self::Retained,
             (Self::Retained, E::Verified) => Self::Purging,
             (Self::Retained, E::Differs) => Self::Kept,
             (Self::Purging, E::Purged) => Self::Done,
             (Self::Preparing | Self::Copying, E::GiveUp) => Self::Stuck,
             (Self::Stuck, E::Retry) => Self::Preparing,
-            (Self::Kept, E::Retry) => Self::Retained,
+            (Self::Flipped, E::Arrived) | (Self::Kept, E::Retry) => Self::Retained,
             (Self::Preparing | Self::Copying | Self::Stuck, E::Cancel) => Self::Cancelling,
             (Self::Cancelling, E::Cleared) => Self::Cancelled,
             (
@@ -225,6 +224,8 @@ pub struct MoveProof {
     pub root_after: Hash,
     /// Rows by table.
     pub rows: serde_json::Value,
+    /// Of the tables and columns that the roots are over.
+    pub layout: Hash,
 }
 
 /// A move as the master holds it.

@@ -72,8 +72,8 @@ pub enum MigrationError {
     Migrate(#[from] MigrateError),
 }
 
-/// All databases that the master's registry names and that are whole, each once: one that is
-/// being made is migrated by its making.
+/// All databases that the master's registry names and that are whole, each once, with those that a
+/// moved book has left: one that is being made is migrated by its making.
 ///
 /// # Errors
 /// When the master can't be reached or read.
@@ -84,7 +84,10 @@ pub async fn registered(master: &SecretUrl) -> Result<Vec<Database>, MigrationEr
          UNION \
          SELECT FALSE, server_name, database_name FROM broker \
          WHERE broker_mode = 'FULL' AND state <> 'provisioning' \
-           AND server_name IS NOT NULL AND database_name IS NOT NULL",
+           AND server_name IS NOT NULL AND database_name IS NOT NULL \
+         UNION \
+         SELECT FALSE, from_server, from_database FROM broker_move \
+         WHERE from_shard_id IS NULL AND state IN ('flipped', 'retained', 'kept')",
     )
     .fetch_all(&mut connection)
     .await?;

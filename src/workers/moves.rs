@@ -5,10 +5,10 @@ use crate::app::App;
 
 /// Works on one move that nobody works on, to where it waits or rests.
 pub(super) async fn go_on(app: &App, stopping: &CancellationToken) -> Served {
-    let claimed = app.mover.claim(1).await?;
+    let claimed = app.move_engine.claim(1).await?;
     let Some(claim) = claimed.into_iter().next() else {
         return Ok(Found::Idle);
     };
-    app.mover.run(claim, stopping).await;
+    app.move_engine.run(claim, stopping).await;
     Ok(Found::More)
 }

@@ -33,6 +33,18 @@ impl Figure {
         }
     }
 
+    /// In another group.
+    pub(super) const fn of(mut self, group: &'static str) -> Self {
+        self.group = group;
+        self
+    }
+
+    /// With what it should be.
+    pub(super) fn aiming(mut self, target: &str) -> Self {
+        self.target = Some(target.to_owned());
+        self
+    }
+
     pub(super) fn beside(mut self, floor: &Self, target: &str) -> Self {
         self.floor = Some(floor.name.clone());
         self.floor_value = Some(floor.value);

@@ -9,6 +9,7 @@ use sqlx::{ConnectOptions as _, MySqlPool};
 use uuid::Uuid;
 
 use super::bare::{self, Places};
+use super::network::Bench;
 use crate::app::App;
 use crate::config::{Config, SecretUrl};
 use crate::domain::broker::BrokerPlan;
@@ -16,10 +17,8 @@ use crate::domain::canonical::Hash;
 use crate::domain::ids::{BrokerId, RequestId};
 use crate::domain::proof::{Proof, ProofType};
 use crate::domain::request::RequestKind;
-use crate::runtime::{Clock, Entropy};
 use crate::services::Intention;
 use crate::services::network::{Actor, CreateRequest};
-use crate::stores::migrate::{self, Kind};
 
 /// Brokers that the spread load goes over.
 const BROKERS: usize = 16;
@@ -37,13 +36,9 @@ impl Stage {
     /// Databases of this run only: what an earlier one left has no part in it.
     pub(super) async fn set(config: &Config) -> anyhow::Result<Self> {
         let mut config = config.clone();
-        let run = format!("bench_{}_", Uuid::now_v7().simple());
-        config.master.url = config.master.url.with_database(&format!("{run}m"));
         config.master.max_connections = CONNECTIONS;
         config.pools.per_pool_connections = 8;
-        config.books.database_prefix.clone_from(&run);
-        migrate::migrate(&config.master.url, Kind::Master).await?;
-        let app = App::assemble(&config, Clock::System, Entropy::from_env())?;
+        let Bench { app, config } = Bench::set(&config).await?;
         let systems = &app.systems;
         let now = systems.clock.now();
         let provisioning = &app.provisioning;

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use super::engine::MoveEngine;
 use super::fault::Fault;
 use crate::domain::book_check::BookCheck;
-use crate::domain::book_table::{BOOK_TABLES, BookTable, Place};
+use crate::domain::book_table::{BOOK_TABLES, BookTable, Place, layout};
 use crate::domain::book_tree::BookTree;
 use crate::domain::broker_move::{BrokerMove, MoveProof};
 use crate::stores::book::{HeldBook, TableRows};
@@ -18,6 +18,16 @@ use crate::stores::master::moves::{self, Claim};
 
 /// Rows that are deleted in one transaction.
 pub(super) const DELETE_ROWS: u32 = 1000;
+
+/// So many pages of all that a moment had: from then on it is not waited for less.
+const ROUNDS: u32 = 5;
+
+/// What one moment had beyond what was read before.
+struct Page {
+    rows: u64,
+    /// Whether it was all that there was.
+    is_all: bool,
+}
 
 /// A copy that is being made. What it knows is in memory only: another process makes it anew.
 pub(super) struct Copy<'a> {
@@ -82,17 +92,25 @@ impl<'a> Copy<'a> {
     /// is known to hold.
     pub(super) async fn catch_up(&mut self, stopping: &CancellationToken) -> Result<(), Fault> {
         let limits = &self.engine.0.limits;
+        let mut rounds = 0;
         loop {
             if stopping.is_cancelled() {
                 return Err(Fault::Stopping);
             }
             let begun = Instant::now();
-            let rows = self.page(limits.batch_rows).await?;
-            if rows <= limits.tail_rows {
+            let page = self.page(limits.batch_rows).await?;
+            let took = begun.elapsed();
+            rounds += u32::from(page.is_all);
+            // A busy book never has little left: then it is enough that what is left is copied
+            // well within the bound.
+            let is_quick = rounds >= ROUNDS && took <= limits.tail_bound / 4;
+            if page.is_all && (page.rows <= limits.tail_rows || is_quick) {
                 break;
             }
             self.tell().await?;
-            tokio::time::sleep(begun.elapsed() * limits.yield_percent / 100).await;
+            if !page.is_all {
+                tokio::time::sleep(took * limits.yield_percent / 100).await;
+            }
         }
         // The last page was all that its moment had, so what was copied is the book of that moment.
         // One that does not hold is found here, before it is ever closed.
@@ -103,7 +121,7 @@ impl<'a> Copy<'a> {
     /// Copies all that is left of a book that nobody writes in, and says what it comes to, and how
     /// many rows it has.
     pub(super) async fn finish(&mut self) -> Result<(MoveProof, u64), Fault> {
-        while self.page(self.engine.0.limits.batch_rows).await? > 0 {}
+        while !self.page(self.engine.0.limits.batch_rows).await?.is_all {}
         let head = self.check.holds()?;
         let (before, after) = (self.before.root(), self.after.root());
         if before != after {
@@ -116,13 +134,13 @@ impl<'a> Copy<'a> {
             root_before: before.root,
             root_after: after.root,
             rows: rows.collect(),
+            layout: layout(),
         };
         Ok((proof, before.total()))
     }
 
-    /// Copies what one moment has beyond what was read, at most `limit` rows of each table; gives
-    /// how many rows there were.
-    async fn page(&mut self, limit: usize) -> Result<u64, Fault> {
+    /// Copies what one moment has beyond what was read, at most `limit` rows of each table.
+    async fn page(&mut self, limit: usize) -> Result<Page, Fault> {
         let mut read = self.source.read().await?;
         let mut found: Vec<TableRows> = Vec::new();
         for (table, read_to) in BOOK_TABLES.iter().zip(&self.read_to) {
@@ -132,15 +150,18 @@ impl<'a> Copy<'a> {
             }
         }
         read.end().await?;
+        let page = Page {
+            rows: found.iter().map(|(_, rows)| rows.len() as u64).sum(),
+            is_all: found.iter().all(|(_, rows)| rows.len() < limit),
+        };
         if found.is_empty() {
-            return Ok(0);
+            return Ok(page);
         }
         let (id, claim) = (self.claim.move_id, self.claim.number);
         self.target.put(id, claim, &found).await?;
         self.read_back(&found).await?;
-        let count = found.iter().map(|(_, rows)| rows.len() as u64).sum();
-        self.copied += count;
-        Ok(count)
+        self.copied += page.rows;
+        Ok(page)
     }
 
     /// Reads from the target what was written there, and takes both into account.
@@ -171,10 +192,8 @@ impl<'a> Copy<'a> {
         let engine = self.engine;
         let until = engine.lease_end();
         let come = (self.copied, self.total);
-        match moves::progress(&engine.0.master, self.claim, until, come).await? {
-            true => Ok(()),
-            false => Err(Fault::Lost),
-        }
+        let holds = moves::progress(&engine.0.master, self.claim, until, come).await?;
+        holds.then_some(()).ok_or(Fault::Lost)
     }
 }
 

@@ -220,10 +220,8 @@ impl MoveEngine {
     ) -> Result<(), Fault> {
         let until = self.fence_lease_end();
         let (master, now) = (&self.0.master, self.now());
-        match moves::decide(master, this, claim, &outcome, until, now).await? {
-            true => Ok(()),
-            false => Err(Fault::Lost),
-        }
+        let decided = moves::decide(master, this, claim, &outcome, until, now).await?;
+        decided.then_some(()).ok_or(Fault::Lost)
     }
 
     async fn reopen(&self, this: &BrokerMove, claim: &Claim) -> Result<Next, Fault> {
@@ -305,7 +303,7 @@ impl MoveEngine {
         let subject = this.id.to_string();
         match &step {
             Step::Rests { fault } => {
-                alerts::raise(&mut tx, &alert(this, event, fault), now).await?
+                alerts::raise(&mut tx, &alert(this, event, fault), now).await?;
             }
             Step::On | Step::Again | Step::Arrived { .. } | Step::Ended => {
                 alerts::resolve(&mut tx, moves::ALERT, &subject, now).await?;

@@ -63,7 +63,6 @@ impl Fault {
             | Self::LeftBehind { .. }
             | Self::Book(_) => Remedy::Tell,
             Self::Stopping => Remedy::Wait,
-            Self::TooSlow => Remedy::Retry,
             Self::Provisioning(ProvisioningError::Store(error)) | Self::Store(error) => {
                 // A copy that another claim has taken shows as a book that is moving.
                 match error {
@@ -76,7 +75,7 @@ impl Fault {
                     | StoreError::Database { .. } => Remedy::Retry,
                 }
             }
-            Self::Provisioning(_) => Remedy::Retry,
+            Self::TooSlow | Self::Provisioning(_) => Remedy::Retry,
         }
     }
 }

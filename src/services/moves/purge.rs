@@ -4,8 +4,9 @@ use super::copy::DELETE_ROWS;
 use super::drive::Next;
 use super::engine::MoveEngine;
 use super::fault::Fault;
-use crate::domain::book_table::{BOOK_TABLES, BookTable};
-use crate::domain::book_tree::BookTree;
+use crate::domain::book_check::BookCheck;
+use crate::domain::book_table::{BOOK_TABLES, BookTable, layout};
+use crate::domain::book_tree::{BookRoot, BookTree};
 use crate::domain::broker_move::{BrokerMove, MoveEvent, MoveState};
 use crate::domain::canonical::Hash;
 use crate::runtime::failpoint;
@@ -77,31 +78,32 @@ impl MoveEngine {
         let Some(proof) = &this.proof else {
             return Ok(Some("it has no proof".to_owned()));
         };
-        let source = self.held(this.broker, &this.from)?;
-        let mut tree = BookTree::default();
-        for table in BOOK_TABLES {
-            let mut read_to = None;
-            loop {
-                let mut read = source.read().await?;
-                let limit = self.0.limits.batch_rows;
-                let rows = read.rows(table, read_to.as_ref(), limit).await?;
-                read.end().await?;
-                for row in &rows {
-                    tree.put(table, row);
-                }
-                read_to = rows.last().map(|row| table.place(row)).or(read_to);
-                if rows.len() < limit {
-                    break;
-                }
-                self.keep(claim, this).await?;
-            }
-        }
-        let root = tree.root().root;
-        if root != proof.root_before {
-            let moved = proof.root_before;
+        let (root, mut check) = match self.look(this, claim).await {
+            Err(Fault::Book(fault)) => return Ok(Some(fault.to_string())),
+            looked => looked?,
+        };
+        // A later release may know more columns: then the chain, the sums and the counts speak.
+        if proof.layout == layout() && root.root != proof.root_before {
+            let (root, moved) = (root.root, proof.root_before);
             return Ok(Some(format!(
                 "its root is {root}, that of the move is {moved}"
             )));
+        }
+        match check.holds() {
+            Ok(head) if head != proof.head => {
+                let moved = proof.head;
+                return Ok(Some(format!("it ends at {head}, the move at {moved}")));
+            }
+            Ok(_) => {}
+            Err(fault) => return Ok(Some(fault.to_string())),
+        }
+        for (table, rows) in &root.rows {
+            let moved = proof.rows.get(*table).and_then(serde_json::Value::as_str);
+            if moved.is_some_and(|moved| moved != rows.to_string()) {
+                return Ok(Some(format!(
+                    "{table} has {rows} rows, other than were moved"
+                )));
+            }
         }
         let (seq, hash) = (proof.head.seq, proof.head.hash);
         if seq == 0 {
@@ -113,6 +115,35 @@ impl MoveEngine {
         read.end().await?;
         let there = there.first().map(|entry| entry.tx_hash);
         Ok((there != Some(hash)).then(|| missing(seq, hash, there)))
+    }
+
+    /// All rows of what was left, taken together.
+    async fn look(
+        &self,
+        this: &BrokerMove,
+        claim: Option<&Claim>,
+    ) -> Result<(BookRoot, BookCheck), Fault> {
+        let source = self.held(this.broker, &this.from)?;
+        let (mut tree, mut check) = (BookTree::default(), BookCheck::new(this.broker));
+        for table in BOOK_TABLES {
+            let mut read_to = None;
+            loop {
+                let mut read = source.read().await?;
+                let limit = self.0.limits.batch_rows;
+                let rows = read.rows(table, read_to.as_ref(), limit).await?;
+                read.end().await?;
+                for row in &rows {
+                    tree.put(table, row);
+                    check.put(table, row)?;
+                }
+                read_to = rows.last().map(|row| table.place(row)).or(read_to);
+                if rows.len() < limit {
+                    break;
+                }
+                self.keep(claim, this).await?;
+            }
+        }
+        Ok((tree.root(), check))
     }
 
     async fn delete(&self, this: &BrokerMove, claim: Option<&Claim>) -> Result<(), Fault> {
@@ -145,10 +176,8 @@ impl MoveEngine {
         };
         let come = (this.rows_copied, this.rows_total);
         let until = self.lease_end();
-        match moves::progress(&self.0.master, claim, until, come).await? {
-            true => Ok(()),
-            false => Err(Fault::Lost),
-        }
+        let holds = moves::progress(&self.0.master, claim, until, come).await?;
+        holds.then_some(()).ok_or(Fault::Lost)
     }
 }
 

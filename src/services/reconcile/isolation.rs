@@ -6,6 +6,7 @@ use super::{Finding, InvariantReport, PAGE, Progress, Reconcile, ReconcileError}
 use crate::domain::ids::BrokerId;
 use crate::stores::book;
 use crate::stores::master::audit::{self, Placed};
+use crate::stores::master::moves;
 
 impl Reconcile {
     /// Checks every database of the registry.
@@ -21,7 +22,9 @@ impl Reconcile {
         // A book is made after its place is known and before its broker is active: what is
         // active now must have one, and what has one must be placed afterwards.
         let before = self.all_placed().await?;
-        for database in audit::databases(&self.systems.master).await? {
+        let master = &self.systems.master;
+        let mut traces = moves::traces(master).await?;
+        for database in audit::databases(master).await? {
             let name = format!("{}/{}", database.server, database.database);
             let census = match book::census(&self.systems.router, &database).await {
                 Ok(census) => census,
@@ -31,12 +34,15 @@ impl Reconcile {
                 }
             };
             let after = self.all_placed().await?;
+            // A move may have begun or ended while the database was looked at.
+            traces.extend(moves::traces(master).await?);
             for (table, brokers) in &census.tables {
                 for broker in brokers {
                     let here = after
                         .get(broker)
                         .is_some_and(|place| place.database == database);
-                    if !here && !census.moved.contains(broker) {
+                    let trace = (*broker, database.clone());
+                    if !here && !traces.contains(&trace) {
                         let what = format!("{table} has rows of broker {broker}, placed elsewhere");
                         report.broken(Finding::new(&name, what));
                     }

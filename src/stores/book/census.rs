@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use sqlx::AssertSqlSafe;
 
-use crate::domain::fence::Fence;
 use crate::domain::ids::BrokerId;
 use crate::stores::StoreError;
 use crate::stores::router::{DatabaseKey, Router};
@@ -14,8 +13,6 @@ use crate::stores::router::{DatabaseKey, Router};
 pub struct Census {
     /// By table: every table that has a `broker_id`, found in the database itself.
     pub tables: BTreeMap<String, BTreeSet<BrokerId>>,
-    /// Books that were here and have moved away; their rows wait for deletion.
-    pub moved: BTreeSet<BrokerId>,
     /// Books that are read and never written.
     pub frozen: BTreeSet<BrokerId>,
 }
@@ -45,18 +42,11 @@ pub(crate) async fn census(router: &Router, database: &DatabaseKey) -> Result<Ce
             .map_err(failed)?;
         census.tables.insert(table, brokers.into_iter().collect());
     }
-    let fences: Vec<(u64, String)> = sqlx::query_as(
-        "SELECT broker_id, state FROM book_fence WHERE state IN ('moved', 'frozen')",
-    )
-    .fetch_all(&pool)
-    .await
-    .map_err(failed)?;
-    for (broker, state) in fences {
-        if state == Fence::Frozen.as_str() {
-            census.frozen.insert(broker);
-        } else {
-            census.moved.insert(broker);
-        }
-    }
+    let frozen: Vec<u64> =
+        sqlx::query_scalar("SELECT broker_id FROM book_fence WHERE state = 'frozen'")
+            .fetch_all(&pool)
+            .await
+            .map_err(failed)?;
+    census.frozen = frozen.into_iter().collect();
     Ok(census)
 }

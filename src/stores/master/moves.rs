@@ -6,6 +6,8 @@
 
 mod row;
 
+use std::collections::BTreeSet;
+
 use chrono::{DateTime, Utc};
 use serde_json::json;
 use sqlx::{MySql, QueryBuilder};
@@ -20,6 +22,7 @@ use crate::domain::ids::BrokerId;
 use crate::stores::StoreError;
 use crate::stores::error::corrupt;
 use crate::stores::pool::Pool;
+use crate::stores::router::DatabaseKey;
 use crate::stores::sql::push_after;
 
 use row::{MoveRow, move_columns};
@@ -175,6 +178,25 @@ pub async fn retained_in(
     row.map(MoveRow::read).transpose()
 }
 
+/// Where else than at its place rows of a broker's book may be: copies that moves are making, and
+/// what they have left.
+///
+/// # Errors
+/// The master's.
+pub async fn traces(master: &Pool) -> Result<BTreeSet<(BrokerId, DatabaseKey)>, StoreError> {
+    let rows: Vec<(u64, String, String)> = sqlx::query_as(
+        "SELECT broker_id, to_server, to_database FROM broker_move
+             WHERE open_broker_id IS NOT NULL
+         UNION SELECT broker_id, from_server, from_database FROM broker_move
+             WHERE state IN ('flipped', 'retained', 'purging', 'kept')",
+    )
+    .fetch_all(master)
+    .await
+    .map_err(failed)?;
+    let place = |(broker, server, database)| (broker, DatabaseKey { server, database });
+    Ok(rows.into_iter().map(place).collect())
+}
+
 /// Moves that somebody must look at, the longest due first.
 pub const DUE: &str =
     "SELECT move_id, claim_no FROM broker_move WHERE due_at <= ? ORDER BY due_at LIMIT ?
@@ -317,6 +339,9 @@ pub async fn decide(
         builder
             .push(", m.root_after = ")
             .push_bind(proof.root_after.0.to_vec());
+        builder
+            .push(", m.layout = ")
+            .push_bind(proof.layout.0.to_vec());
         builder
             .push(", m.table_rows = ")
             .push_bind(proof.rows.clone());

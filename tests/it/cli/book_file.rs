@@ -96,36 +96,30 @@ async fn a_book_goes_out_and_in_whoever_is_killed() {
     );
 
     let import = ["admin", "broker", "import", &file];
-    for place in [
-        "import.closed",
-        "import.cleared",
-        "import.written",
-        "fence.commit.before",
-        "fence.commit.after",
+    for told in [
+        "import.closed=kill",
+        "import.cleared=kill",
+        "import.written=kill",
+        // Closing and opening the book.
+        "fence.before=1*kill",
+        "fence.after=1*kill",
+        "fence.before=2*kill",
+        "fence.after=2*kill",
     ] {
         lose(&world).await;
-        // Not at the look at the fence, which turns nothing.
-        let told = match place.strip_prefix("fence") {
-            Some(_) => format!("{place}=2*kill"),
-            None => format!("{place}=kill"),
-        };
-        let killed = run_env(
-            &world.databases,
-            &import,
-            &[("SETTLENET_FAILPOINTS", &told)],
-        )
-        .await;
+        let env = [("SETTLENET_FAILPOINTS", told)];
+        let killed = run_env(&world.databases, &import, &env).await;
         assert_eq!(
             killed.status.signal(),
             Some(9),
-            "{place}: {}",
+            "{told}: {}",
             stderr(&killed)
         );
         let (code, imported) = json(&world.databases, &import).await;
         assert_eq!(
             (code, &imported["digest"]),
             (Some(0), &exported["digest"]),
-            "{place}"
+            "{told}"
         );
         assert_invariants(&world).await;
     }

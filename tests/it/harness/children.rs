@@ -202,8 +202,8 @@ async fn go_on_with_a_move() {
     let file = std::env::var_os("SETTLENET_CONFIG").map(PathBuf::from);
     let config = Config::load(file.as_deref()).expect("a configuration");
     let app = App::assemble(&config, Clock::from_env(), Entropy::from_env()).expect("assembles");
-    for claim in app.mover.claim(10).await.expect("claims") {
-        app.mover.run(claim, &CancellationToken::new()).await;
+    for claim in app.move_engine.claim(10).await.expect("claims") {
+        app.move_engine.run(claim, &CancellationToken::new()).await;
     }
     eprintln!("moved on");
 }

@@ -31,7 +31,7 @@ async fn a_server_that_dies_at_any_place_holds_the_move_up_and_loses_nothing() {
     let client = Ledger::connect(&ledger_config(&stack.config())).unwrap();
     let clock = MovedClock::new();
     let world = World::on(databases, client, clock.clock(chrono::Duration::zero()), 0).await;
-    let stage = Stage::on(world, clock).await;
+    let stage = Box::pin(Stage::on(world, clock)).await;
     let alpha = stage.world.alpha;
     stage.furnish().await;
     for (n, place) in PLACES.iter().enumerate() {
@@ -49,19 +49,19 @@ async fn a_server_that_dies_at_any_place_holds_the_move_up_and_loses_nothing() {
             child.stopped(place).await;
             stack.order(format!("kill {server}")).await;
             child.go_on();
-            drop(child.ended().await);
+            child.ended().await;
             stack.order(format!("start {server}")).await;
             let mut last = None;
             until(place, SOON, async || {
                 stage.clock.advance(PAST_THE_LEASE);
                 // Connections of before the death fail once each.
-                let Ok(claims) = stage.app().mover.claim(10).await else {
+                let Ok(claims) = stage.app().move_engine.claim(10).await else {
                     return false;
                 };
                 for claim in claims {
                     stage
                         .app()
-                        .mover
+                        .move_engine
                         .run(claim, &tokio_util::sync::CancellationToken::new())
                         .await;
                 }

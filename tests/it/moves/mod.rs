@@ -39,8 +39,8 @@ pub struct Stage {
 impl Stage {
     pub async fn new() -> Self {
         let clock = MovedClock::new();
-        let world = World::with_clock(clock.clock(Duration::zero())).await;
-        Self::on(world, clock).await
+        let world = Box::pin(World::with_clock(clock.clock(Duration::zero()))).await;
+        Box::pin(Self::on(world, clock)).await
     }
 
     pub async fn on(world: World, clock: MovedClock) -> Self {
@@ -57,7 +57,7 @@ impl Stage {
             .await
             .expect("is numbered");
         let database = format!("{}second", world.databases.prefix);
-        let second = places.create_shard("b", &database, 100, None, now).await;
+        let second = Box::pin(places.create_shard("b", &database, 100, None, now)).await;
         let second = second.expect("is made").shard_id;
         Self {
             world,
@@ -80,10 +80,13 @@ impl Stage {
 
     /// Works on what is due, as a worker does; gives how much that was.
     pub async fn turn(&self) -> usize {
-        let claims = self.app().mover.claim(10).await.expect("claims");
+        let claims = self.app().move_engine.claim(10).await.expect("claims");
         let count = claims.len();
         for claim in claims {
-            self.app().mover.run(claim, &CancellationToken::new()).await;
+            self.app()
+                .move_engine
+                .run(claim, &CancellationToken::new())
+                .await;
         }
         count
     }
@@ -180,6 +183,10 @@ impl Stage {
     /// consumed and released, steps, tombstones' places, events, keys. Gives requests that still
     /// hold a reservation, all but confirmed.
     pub async fn furnish(&self) -> Vec<RequestId> {
+        Box::pin(self.furnished()).await
+    }
+
+    async fn furnished(&self) -> Vec<RequestId> {
         let world = &self.world;
         let account = self.open(world.alpha, "FO-1").await;
         for _ in 0..3 {

@@ -17,10 +17,10 @@ async fn an_old_route_leads_to_nothing_and_is_asked_for_again() {
     // Another process, which learns where the book is and then nothing more of it.
     let client = World::shared_ledger().await;
     let entropy = Entropy::seeded(7);
-    let stale = App::on_ledger(&world.config, client, world.clock.clone(), entropy).unwrap();
+    let late = App::on_ledger(&world.config, client, world.clock.clone(), entropy).unwrap();
     let account = stage.open(world.alpha, "FO-1").await;
     for round in 0..3_u64 {
-        let before = stale.systems.router.book(world.alpha).await.unwrap();
+        let before = late.systems.router.book(world.alpha).await.unwrap();
         let head = book::head(&mut before.read().await.unwrap()).await.unwrap();
         let to = if round % 2 == 0 {
             Destination::Shard(Some(1))
@@ -34,13 +34,12 @@ async fn an_old_route_leads_to_nothing_and_is_asked_for_again() {
         assert_eq!(book::head(&mut read).await.unwrap().seq, head.seq + 1);
         read.end().await.unwrap();
         let (meant, entry) = (World::intention(), super::entry(account));
-        let booked = stale
+        let booked = late
             .books
             .book_entry(world.alpha, &meant, entry, world.clock.now());
         assert_eq!(booked.await.unwrap().entry.seq, head.seq + 2);
         let id = world.sent(world.alpha, world.beta).await;
-        stale
-            .network
+        late.network
             .confirm_received(&World::actor(world.beta), id, None)
             .await
             .unwrap();

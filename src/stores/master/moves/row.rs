@@ -14,7 +14,7 @@ macro_rules! move_columns {
         "move_id, broker_id, state, cause, from_shard_id, from_server, from_database, to_shard_id, \
          to_server, to_database, retention_s, cancel_wanted, source_epoch, fencings, claim_no, \
          due_at, tries, fault, rows_total, rows_copied, head_seq, head_hash, root_before, \
-         root_after, table_rows, pause_us, created_at, flipped_at, ended_at"
+         root_after, table_rows, layout, pause_us, created_at, flipped_at, ended_at"
     };
 }
 pub(super) use move_columns;
@@ -46,6 +46,7 @@ pub(super) struct MoveRow {
     root_before: Option<Vec<u8>>,
     root_after: Option<Vec<u8>>,
     table_rows: Option<Value>,
+    layout: Option<Vec<u8>>,
     pause_us: Option<u64>,
     created_at: DateTime<Utc>,
     flipped_at: Option<DateTime<Utc>>,
@@ -71,6 +72,7 @@ impl MoveRow {
                     root_before: hash(self.root_before, "root_before")?,
                     root_after: hash(self.root_after, "root_after")?,
                     rows,
+                    layout: hash(self.layout, "layout")?,
                 })
             }
             (Some(_), None) | (None, _) => None,
