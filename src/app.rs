@@ -7,6 +7,7 @@ use sqlx::mysql::MySqlConnectOptions;
 use crate::config::Config;
 use crate::runtime::{Clock, Entropy};
 use crate::services::alerts::AlertService;
+use crate::services::book_files::BookFiles;
 use crate::services::books::BooksService;
 use crate::services::domains::DomainService;
 use crate::services::feeds::FeedService;
@@ -14,7 +15,9 @@ use crate::services::invites::InviteService;
 use crate::services::moves::{MoveEngine, MoveLimits, MoveService};
 use crate::services::network::{NetworkRules, NetworkService};
 use crate::services::obligations::ObligationService;
+use crate::services::offboarding::Offboarding;
 use crate::services::partners::PartnerService;
+use crate::services::pauses::PauseService;
 use crate::services::plans::PlanService;
 use crate::services::provisioning::Provisioning;
 use crate::services::reconcile::Reconcile;
@@ -41,6 +44,8 @@ pub struct App {
     pub feeds: FeedService,
     pub alerts: AlertService,
     pub provisioning: Provisioning,
+    pub pauses: PauseService,
+    pub offboarding: Offboarding,
     pub moves: MoveService,
     pub move_engine: MoveEngine,
     pub partners: Arc<PartnerService>,
@@ -88,6 +93,25 @@ impl Stores {
     pub fn provisioning(&self, config: &Config) -> Provisioning {
         let prefix = &config.books.database_prefix;
         Provisioning::new(self.master.clone(), Arc::clone(&self.router), prefix)
+    }
+
+    /// What writes books into files and takes them in.
+    #[must_use]
+    pub fn book_files(&self) -> BookFiles {
+        BookFiles::new(self.master.clone(), Arc::clone(&self.router))
+    }
+
+    /// What lets brokers leave.
+    #[must_use]
+    pub fn offboarding(&self) -> Offboarding {
+        Offboarding::new(self.master.clone(), Arc::clone(&self.router))
+    }
+
+    /// What pauses and resumes.
+    #[must_use]
+    pub fn pauses(&self) -> PauseService {
+        let currencies = Arc::new(CurrencyRegistry::new(self.master.clone()));
+        PauseService::new(self.master.clone(), currencies)
     }
 
     /// What begins and changes moves of books.
@@ -198,6 +222,8 @@ impl App {
             feeds: FeedService::new(systems.master.clone()),
             alerts: AlertService::new(systems.master.clone(), systems.clock.clone()),
             provisioning,
+            offboarding: stores.offboarding(),
+            pauses: PauseService::new(systems.master.clone(), Arc::clone(&currencies)),
             moves,
             move_engine,
             reconcile: Reconcile::new(systems.clone(), Arc::clone(&currencies)),

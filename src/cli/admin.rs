@@ -1,10 +1,13 @@
 //! `settlenet admin`: what the network's operator does, straight on the databases.
 
 mod alert;
+mod book_file;
 mod broker;
 mod domain;
 mod invite;
 mod moves;
+mod offboard;
+mod pause;
 mod place;
 mod saga;
 mod user;
@@ -35,8 +38,8 @@ const NO_SUCH_THING: u8 = 4;
     verbatim_doc_comment,
     after_help = "\
 Exit codes: 0 done, or so already; 1 failed, the reason on standard error; 2 the \
-command line or the configuration is wrong; 4 there is no such broker, move, shard, saga, \
-invitation, host name or alert."
+command line or the configuration is wrong; 4 there is no such broker, move, currency, shard, saga, \
+invitation, host name or alert; 5 something must be settled before a broker can leave."
 )]
 pub(super) struct Args {
     #[command(subcommand)]
@@ -53,6 +56,12 @@ enum What {
     /// Members of the network
     #[command(subcommand)]
     Broker(broker::What),
+    /// Pause the network, a broker or a currency; list what is paused
+    #[command(subcommand)]
+    Pause(pause::Pause),
+    /// Lift a pause
+    #[command(subcommand)]
+    Resume(pause::Resume),
     /// Books that go from one database to another
     #[command(subcommand)]
     Move(moves::What),
@@ -81,8 +90,15 @@ enum What {
 
 pub(super) async fn run(args: &Args) -> Result<ExitCode, Failure> {
     let config = args.file.load()?;
+    let mut code = ExitCode::SUCCESS;
     let shown = match &args.what {
-        What::Broker(what) => broker::run(what, &config).await?,
+        What::Broker(what) => {
+            let (shown, ended) = broker::run(what, &config).await?;
+            code = ended;
+            shown
+        }
+        What::Pause(what) => pause::pause(what, &config).await?,
+        What::Resume(what) => pause::resume(what, &config).await?,
         What::Move(what) => moves::run(what, &config).await?,
         What::Server(what) => place::servers(what, &config).await?,
         What::Shard(what) => place::shards(what, &config).await?,
@@ -97,7 +113,7 @@ pub(super) async fn run(args: &Args) -> Result<ExitCode, Failure> {
     } else {
         print(&shown.text);
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(code)
 }
 
 /// What a command has to say, for people and for programs.

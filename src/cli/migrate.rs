@@ -10,9 +10,10 @@ use crate::services::migration::{Report, migrate_all};
 /// Bring all databases of the network to this program's schema
 ///
 /// The master first, then every shared shard and tenant database that its
-/// registry names, several at a time; those that do not exist are created. Safe
-/// to run again after a failure and by several processes at once. Ends with 1
-/// and the names of the databases that failed, if any did.
+/// registry names, several at a time; those that do not exist are created. One
+/// that is away or fails holds up no other. Safe to run again after a failure and
+/// by several processes at once. Ends with 1 and the names of the databases that
+/// failed, if any did.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
@@ -33,12 +34,16 @@ pub(super) async fn run(args: &Args) -> Result<ExitCode, Failure> {
         let results: Vec<_> = reports
             .iter()
             .map(|report| match &report.outcome {
-                Ok(applied) => {
-                    json!({"database": report.database.to_string(), "applied": applied})
-                }
-                Err(_) => {
-                    json!({"database": report.database.to_string(), "error": told(report)})
-                }
+                Ok(applied) => json!({
+                    "database": report.database.to_string(),
+                    "result": if *applied == 0 { "already" } else { "applied" },
+                    "applied": applied,
+                }),
+                Err(_) => json!({
+                    "database": report.database.to_string(),
+                    "result": "failed",
+                    "error": told(report),
+                }),
             })
             .collect();
         print(&serde_json::to_string_pretty(&results)?);

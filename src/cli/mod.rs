@@ -140,6 +140,16 @@ fn print(document: &str) {
     let _ = writeln!(std::io::stdout(), "{}", document.trim_end());
 }
 
+/// Refuses to work on a master that is behind this release.
+async fn check_schema(config: &crate::config::Config) -> anyhow::Result<()> {
+    match crate::services::migration::missing(config).await {
+        None => Ok(()),
+        Some(missing) => anyhow::bail!(
+            "the master's database lacks migration {missing}: run settlenet migrate, then start this again"
+        ),
+    }
+}
+
 /// Waits for SIGTERM or SIGINT.
 async fn until_asked_to_end() -> std::io::Result<()> {
     use tokio::signal::unix::{SignalKind, signal};

@@ -35,6 +35,7 @@ pub(super) struct Args {
 pub(super) async fn run(args: Args) -> Result<ExitCode, Failure> {
     let config = args.config.load()?;
     logging::start(&config.log)?;
+    super::check_schema(&config).await?;
     raise_files(config.http.max_connections);
     let app = App::assemble(&config, Clock::from_env(), Entropy::from_env())?;
     let state = state(&config, app.clone()).await?;

@@ -23,6 +23,7 @@ pub(super) struct Args {
 pub(super) async fn run(args: Args) -> Result<ExitCode, Failure> {
     let config = args.config.load()?;
     logging::start(&config.log)?;
+    super::check_schema(&config).await?;
     let app = App::assemble(&config, Clock::from_env(), Entropy::from_env())?;
     let shutdown = CancellationToken::new();
     let mut workers = workers::start(&app, &config, &shutdown);

@@ -222,6 +222,11 @@ actions! {
     AdminBrokerRead = "admin.broker.read", PlatformSeat, PlatformRead;
     AdminBrokerSuspend = "admin.broker.suspend", PlatformSeat, PlatformWrite;
     AdminBrokerResume = "admin.broker.resume", PlatformSeat, PlatformWrite;
+    AdminBrokerExit = "admin.broker.exit", PlatformSeat, PlatformRead;
+    AdminBrokerOffboard = "admin.broker.offboard", PlatformSeat, PlatformWrite;
+    AdminPauseList = "admin.pause.list", PlatformSeat, PlatformRead;
+    AdminPauseCreate = "admin.pause.create", PlatformSeat, PlatformWrite;
+    AdminPauseLift = "admin.pause.lift", PlatformSeat, PlatformWrite;
     AdminBrokerMove = "admin.broker.move", PlatformSeat, PlatformWrite;
     AdminMoveList = "admin.move.list", PlatformSeat, PlatformRead;
     AdminMoveRead = "admin.move.read", PlatformSeat, PlatformRead;
@@ -311,6 +316,11 @@ const fn row(action: Action) -> Row {
         Action::AdminBrokerRead            => [N, N, N,          Y, N, N],
         Action::AdminBrokerSuspend         => [N, N, N,          Y, N, N],
         Action::AdminBrokerResume          => [N, N, N,          Y, N, N],
+        Action::AdminBrokerExit            => [N, N, N,          Y, N, N],
+        Action::AdminBrokerOffboard        => [N, N, N,          Y, N, N],
+        Action::AdminPauseList             => [N, N, N,          Y, N, N],
+        Action::AdminPauseCreate           => [N, N, N,          Y, N, N],
+        Action::AdminPauseLift             => [N, N, N,          Y, N, N],
         Action::AdminBrokerMove            => [N, N, N,          Y, N, N],
         Action::AdminMoveList              => [N, N, N,          Y, N, N],
         Action::AdminMoveRead              => [N, N, N,          Y, N, N],

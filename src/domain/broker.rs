@@ -44,8 +44,12 @@ words!(
         /// Its book is being made.
         Provisioning = "provisioning",
         Active = "active",
-        /// Finishes what is in flight and starts nothing new.
+        /// Paused: finishes what is in flight and starts nothing new.
         Suspended = "suspended",
+        /// On its way out: finishes and settles what there is, and starts nothing new.
+        Leaving = "leaving",
+        /// Gone: its book is kept and only read, by the network's operator.
+        Archived = "archived",
     }
 );
 

@@ -26,6 +26,8 @@ words!(
         Closed = "closed",
         /// It has gone; what is left here is kept for a while.
         Moved = "moved",
+        /// Its broker has left: it is read and never written again.
+        Frozen = "frozen",
     }
 );
 
@@ -176,6 +178,74 @@ pub fn may_copy(move_id: Uuid, claim: u64, found: &FenceRow) -> bool {
     found.state == Fence::Closed && found.move_id == Some(move_id) && found.epoch == claim
 }
 
+/// The fence of a book that an import takes in: nobody reads or writes it but the import, whose
+/// name is the file's.
+#[must_use]
+pub const fn closed_for_import(import: Uuid, epoch: u64) -> FenceRow {
+    FenceRow {
+        state: Fence::Closed,
+        epoch,
+        move_id: Some(import),
+    }
+}
+
+/// Closes a book, or the place where there is none, for an import; one that it has begun stays.
+///
+/// # Errors
+/// [`NotOurs`] for a book that is moving, has moved, is frozen, or is another import's.
+pub fn close_for_import(closed: FenceRow, found: Option<FenceRow>) -> Turn {
+    match found {
+        None => Ok(Some(closed)),
+        Some(fence) if fence == closed => Ok(None),
+        Some(fence) if fence.state == Fence::Open && fence.epoch == closed.epoch => {
+            Ok(Some(closed))
+        }
+        Some(_) => Err(NotOurs { found }),
+    }
+}
+
+/// Opens the book that an import has closed.
+///
+/// # Errors
+/// [`NotOurs`] where it is not closed by this import.
+pub fn open_after_import(closed: FenceRow, found: Option<FenceRow>) -> Turn {
+    let open = FenceRow {
+        state: Fence::Open,
+        ..closed
+    };
+    match found {
+        Some(fence) if fence == open => Ok(None),
+        Some(fence) if fence == closed => Ok(Some(open)),
+        Some(_) | None => Err(NotOurs { found }),
+    }
+}
+
+/// Freezes the book of a broker that leaves.
+///
+/// # Errors
+/// [`NotOurs`] for one that is not open here, of this epoch.
+pub fn freeze(epoch: u64, found: Option<FenceRow>) -> Turn {
+    turn_open(epoch, [Fence::Open, Fence::Frozen], found)
+}
+
+/// Opens a frozen book again, for a broker that stays after all.
+///
+/// # Errors
+/// [`NotOurs`] for one that is neither frozen nor open here, of this epoch.
+pub fn thaw(epoch: u64, found: Option<FenceRow>) -> Turn {
+    turn_open(epoch, [Fence::Frozen, Fence::Open], found)
+}
+
+fn turn_open(epoch: u64, [from, to]: [Fence; 2], found: Option<FenceRow>) -> Turn {
+    match found {
+        Some(fence) if fence.epoch == epoch && fence.state == to => Ok(None),
+        Some(fence) if fence.epoch == epoch && fence.state == from => {
+            Ok(Some(FenceRow { state: to, ..fence }))
+        }
+        Some(_) | None => Err(NotOurs { found }),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -253,6 +323,38 @@ mod tests {
         }
         assert!(THIS.open_target(Some(fence(Fence::Closed, 3, 2))).is_err());
         assert!(THIS.open_target(Some(fence(Fence::Open, 7, 1))).is_err());
+    }
+
+    #[test]
+    fn an_import_closes_and_opens_what_is_open_or_not_there() {
+        let closed = closed_for_import(THIS.move_id, 7);
+        let book = Some(fence(Fence::Open, 7, 9));
+        for was in [None, book] {
+            let now = turned(|was| close_for_import(closed, was), was);
+            assert!(may_copy(THIS.move_id, 7, &now));
+            let open = turned(|was| open_after_import(closed, was), Some(now));
+            assert_eq!(open, fence(Fence::Open, 7, 1));
+        }
+        for other in [
+            fence(Fence::Open, 8, 9),
+            fence(Fence::Closed, 7, 2),
+            fence(Fence::Moved, 7, 1),
+            fence(Fence::Frozen, 7, 1),
+        ] {
+            assert!(close_for_import(closed, Some(other)).is_err(), "{other:?}");
+            assert!(open_after_import(closed, book).is_err());
+        }
+    }
+
+    #[test]
+    fn what_is_frozen_is_thawed_and_never_moves() {
+        let book = Some(fence(Fence::Open, 7, 9));
+        let frozen = turned(|was| freeze(7, was), book);
+        assert_eq!(frozen, fence(Fence::Frozen, 7, 9));
+        assert!(THIS.close_source(Some(frozen)).is_err());
+        assert_eq!(turned(|was| thaw(7, was), Some(frozen)), book.unwrap());
+        assert!(freeze(8, book).is_err() && thaw(8, Some(frozen)).is_err());
+        assert!(freeze(7, Some(fence(Fence::Closed, 7, 1))).is_err());
     }
 
     #[test]

@@ -254,7 +254,7 @@ impl From<BooksError> for Problem {
         match error {
             BooksError::Invalid { field, rule } => Self::invalid(field, rule),
             BooksError::NoSuchAccount => Self::new(Code::NotFound),
-            BooksError::Suspended => Self::new(Code::BrokerSuspended).detail(detail),
+            BooksError::Hindered(hindrance) => hindrance.into(),
             BooksError::HouseAccount | BooksError::Archived => {
                 Self::new(Code::Conflict).detail(detail)
             }

@@ -18,6 +18,7 @@ use super::state::AppState;
 use crate::domain::access::{Role, actions};
 use crate::domain::broker::{Broker, BrokerMode, BrokerPlan, BrokerState, Placement};
 use crate::domain::ids::{BrokerId, UserId};
+use crate::domain::pause::Pausable;
 use crate::route;
 use crate::services::onboarding::{self, NewMemberBroker, OnboardingError};
 use crate::services::provisioning::ProvisioningError;
@@ -46,7 +47,7 @@ pub(super) struct BrokerView {
     /// While a change of plan is under way: the plan that it leads to.
     #[schema(value_type = Option<String>, required)]
     plan_wanted: Option<BrokerPlan>,
-    /// `provisioning`, `active`, `suspended`
+    /// `provisioning`, `active`, `suspended`, `leaving`, `archived`
     #[schema(value_type = String)]
     state: BrokerState,
     #[schema(required)]
@@ -67,7 +68,7 @@ pub(super) struct AdminBrokerView {
     /// While a change of plan is under way: the plan that it leads to.
     #[schema(value_type = Option<String>, required)]
     plan_wanted: Option<BrokerPlan>,
-    /// `provisioning`, `active`, `suspended`
+    /// `provisioning`, `active`, `suspended`, `leaving`, `archived`
     #[schema(value_type = String)]
     state: BrokerState,
     #[schema(required)]
@@ -123,12 +124,18 @@ struct AdminBody {
     password: SecretString,
 }
 
+#[derive(Deserialize, utoipa::ToSchema)]
+struct SuspendBody {
+    /// Told to the broker: 1 to 500 characters.
+    reason: String,
+}
+
 #[derive(Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 struct ListQuery {
     limit: Option<u32>,
     cursor: Option<String>,
-    /// `provisioning`, `active`, `suspended`
+    /// `provisioning`, `active`, `suspended`, `leaving`, `archived`
     #[param(value_type = Option<String>)]
     state: Option<BrokerState>,
 }
@@ -217,15 +224,22 @@ async fn read(
 }
 
 /// Suspend a broker: it finishes what is in flight and starts nothing new.
+///
+/// It is a pause of the broker, and listed with the others.
 #[utoipa::path(post, path = "/v1/admin/brokers/{id}/suspend", tag = "admin",
-    operation_id = "admin_broker_suspend", params(("id" = u64, Path)),
+    operation_id = "admin_broker_suspend", params(("id" = u64, Path)), request_body = SuspendBody,
     responses((status = 200, body = AdminBrokerView)))]
 async fn suspend(
-    _me: Allowed<actions::AdminBrokerSuspend>,
+    me: Allowed<actions::AdminBrokerSuspend>,
     State(state): State<AppState>,
     PathOf(id): PathOf<BrokerId>,
+    StrictJson(body): StrictJson<SuspendBody>,
 ) -> Result<Json<AdminBrokerView>, Problem> {
-    Ok(Json(state.app.provisioning.suspend(id).await?.into()))
+    let (now, by) = (state.clock.now(), me.principal.sub());
+    let what = Pausable::Broker(id);
+    let pauses = &state.app.pauses;
+    pauses.pause(what, &body.reason, by, None, now).await?;
+    Ok(Json(state.app.provisioning.broker(id).await?.into()))
 }
 
 /// Lift a broker's suspension.
@@ -233,11 +247,14 @@ async fn suspend(
     operation_id = "admin_broker_resume", params(("id" = u64, Path)),
     responses((status = 200, body = AdminBrokerView)))]
 async fn resume(
-    _me: Allowed<actions::AdminBrokerResume>,
+    me: Allowed<actions::AdminBrokerResume>,
     State(state): State<AppState>,
     PathOf(id): PathOf<BrokerId>,
 ) -> Result<Json<AdminBrokerView>, Problem> {
-    Ok(Json(state.app.provisioning.reinstate(id).await?.into()))
+    let (now, by) = (state.clock.now(), me.principal.sub());
+    let pauses = &state.app.pauses;
+    pauses.resume(Pausable::Broker(id), None, by, now).await?;
+    Ok(Json(state.app.provisioning.broker(id).await?.into()))
 }
 
 impl From<Broker> for BrokerView {
@@ -314,6 +331,7 @@ impl From<ProvisioningError> for Problem {
             | ProvisioningError::Occupied { .. }
             | ProvisioningError::ShardInUse { .. } => Self::new(Code::Conflict).detail(detail),
             ProvisioningError::NoSuchServer { .. } => Self::invalid("server_name", detail),
+            ProvisioningError::Hindered(hindrance) => hindrance.into(),
             ProvisioningError::Store(error) => error.into(),
             ProvisioningError::Migration { .. } => {
                 tracing::error!(error = %detail, "a database could not be migrated");

@@ -251,7 +251,7 @@ impl From<DomainError> for Problem {
         match error {
             DomainError::Host(_) => Self::invalid("host", detail),
             DomainError::Plan(reached) => reached.into(),
-            DomainError::Suspended => Self::new(Code::BrokerSuspended).detail(detail),
+            DomainError::Hindered(hindrance) => hindrance.into(),
             DomainError::Taken { .. } => Self::new(Code::HostTaken).detail(detail),
             DomainError::NotClaimed { .. } => Self::new(Code::Conflict).detail(detail),
             DomainError::NotFound => Self::new(Code::NotFound),

@@ -224,7 +224,7 @@ impl From<InviteError> for Problem {
             InviteError::Terms(TermsError::Uses) => Self::invalid("max_uses", detail),
             InviteError::Terms(TermsError::Days) => Self::invalid("expires_in_days", detail),
             InviteError::Terms(TermsError::Note) => Self::invalid("note", detail),
-            InviteError::Suspended => Self::new(Code::BrokerSuspended).detail(detail),
+            InviteError::Hindered(hindrance) => hindrance.into(),
             InviteError::NotFound => Self::new(Code::NotFound),
             InviteError::KeyReused => Self::new(Code::KeyReused),
             InviteError::Store(error) => error.into(),

@@ -18,9 +18,11 @@ mod layers;
 mod money;
 mod moves;
 mod obligations;
+mod offboarding;
 pub mod paging;
 pub mod params;
 mod partners;
+mod pauses;
 mod plans;
 pub mod problem;
 mod rate;
@@ -67,6 +69,8 @@ pub fn routes() -> Routes {
         .merge(domains::routes())
         .merge(invites::routes())
         .merge(servers::routes())
+        .merge(pauses::routes())
+        .merge(offboarding::routes())
         .merge(moves::routes())
         .merge(sagas::routes())
         .merge(reconcile::routes())

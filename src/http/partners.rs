@@ -296,7 +296,7 @@ impl From<PartnerError> for Problem {
                 .with("partner_id", partner.to_string()),
             PartnerError::Plan(reached) => reached.into(),
             PartnerError::HasAccounts { .. } => Self::new(Code::Conflict).detail(detail),
-            PartnerError::Suspended => Self::new(Code::BrokerSuspended).detail(detail),
+            PartnerError::Hindered(hindrance) => hindrance.into(),
             PartnerError::NoSuchPartner => Self::new(Code::NotFound),
             PartnerError::KeyReused => Self::new(Code::KeyReused),
             PartnerError::Book(error) => error.into(),

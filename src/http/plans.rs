@@ -91,7 +91,7 @@ impl From<PlanError> for Problem {
         match error {
             PlanError::NoSuchBroker { .. } => Self::new(Code::NotFound),
             PlanError::BeingMade => Self::new(Code::Conflict).detail(detail),
-            PlanError::Suspended => Self::new(Code::BrokerSuspended).detail(detail),
+            PlanError::Hindered(hindrance) => hindrance.into(),
             PlanError::DoesNotFit { plan, excess } => {
                 let remove: Vec<_> = excess.iter().map(removal).collect();
                 Self::new(Code::PlanTooSmall)

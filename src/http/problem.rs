@@ -62,11 +62,11 @@ codes! {
     AlreadyTaken = "already_taken", CONFLICT, "The broadcast is not open any more";
     ProofWithdrawn = "proof_withdrawn", CONFLICT, "The proof was taken back";
     TooOften = "too_often", CONFLICT, "This was done too often";
-    AuthorSuspended = "author_suspended", CONFLICT, "The request's author is suspended";
+    Paused = "paused", CONFLICT, "It is paused, and nothing new starts";
+    BrokerNotActive = "broker_not_active", CONFLICT, "The broker starts nothing new";
     DeadlinePassed = "deadline_passed", CONFLICT, "The deadline has passed";
     BooksRefused = "books_refused", CONFLICT, "A book refused it, and nothing was changed";
     NotYourMove = "not_your_move", FORBIDDEN, "This is the other side's to do";
-    BrokerSuspended = "broker_suspended", FORBIDDEN, "The broker is suspended";
     PlanLimit = "plan_limit", FORBIDDEN, "The broker's plan has no room for one more";
     PlanTooSmall = "plan_too_small", CONFLICT, "The broker has more than the plan allows";
     SignupClosed = "signup_closed", FORBIDDEN, "The network takes nobody by themselves";
@@ -176,6 +176,10 @@ pub struct ProblemBody {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>, example = json!({ "book": "1", "code": "insufficient_funds" }))]
     pub reason: Option<serde_json::Value>,
+    /// What is paused (`scope`, with `broker_id` or `currency_code`), why and since when.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>, example = json!({ "scope": "network", "reason": "maintenance", "since": "2026-01-01T10:00:00Z" }))]
+    pub paused: Option<serde_json::Value>,
     #[serde(flatten)]
     #[schema(ignore)]
     pub extensions: serde_json::Map<String, serde_json::Value>,
@@ -278,6 +282,7 @@ impl IntoResponse for Problem {
             errors: self.errors,
             request_status: extensions.remove("request_status"),
             reason: extensions.remove("reason"),
+            paused: extensions.remove("paused"),
             extensions,
         };
         let mut response = (status, json!(body).to_string()).into_response();
@@ -308,7 +313,9 @@ const fn challenge(code: Code) -> HeaderValue {
 impl From<StoreError> for Problem {
     fn from(error: StoreError) -> Self {
         match &error {
-            StoreError::Unavailable { .. } | StoreError::Moving { .. } => {
+            StoreError::Unavailable { .. }
+            | StoreError::Outdated { .. }
+            | StoreError::Moving { .. } => {
                 tracing::warn!(error = %causes(&error), "a database can't be used now");
                 Self::new(Code::Unavailable).retry_after(1)
             }

@@ -416,10 +416,11 @@ impl From<NetworkError> for Problem {
                 .detail(detail)
                 .with("request_status", status.as_str())
                 .with("reason", reason),
-            NetworkError::Suspended => Self::new(Code::BrokerSuspended).detail(detail),
-            NetworkError::AuthorSuspended => Self::new(Code::AuthorSuspended).detail(detail),
+            NetworkError::Hindered(hindrance) => hindrance.into(),
             NetworkError::KeyReused => Self::new(Code::KeyReused),
-            NetworkError::Contended => Self::new(Code::Contended).retry_after(1),
+            NetworkError::Contended | NetworkError::GateTurned => {
+                Self::new(Code::Contended).retry_after(1)
+            }
             NetworkError::Store(error) => error.into(),
             NetworkError::Lost => Self::internal(&error),
         }

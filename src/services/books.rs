@@ -24,10 +24,10 @@ use crate::domain::book::AccountState;
 use crate::domain::chain::Head;
 use crate::domain::ids::{AccountId, BrokerId};
 use crate::domain::money::CurrencyCode;
+use crate::domain::pause::Hindrance;
 use crate::stores::StoreError;
 use crate::stores::book::{self, AccountRow, Closed, Opened};
 use crate::stores::master::idempotency::Intention;
-use crate::stores::master::standing::Standing;
 use crate::stores::router::{BookRead, BookScope, Router};
 
 /// Tries of a write on a book that is busy or moving, and the first pause between two; each
@@ -43,9 +43,9 @@ pub enum BooksError {
         field: &'static str,
         rule: &'static str,
     },
-    /// A suspended broker starts nothing new.
-    #[error("a suspended broker opens no accounts")]
-    Suspended,
+    /// A broker that is not active opens no accounts.
+    #[error(transparent)]
+    Hindered(#[from] Hindrance),
     #[error("no such account")]
     NoSuchAccount,
     #[error("the partner was archived: restore it before it gets accounts")]
@@ -117,9 +117,8 @@ impl BooksService {
             let field = "owner_ref";
             return Err(BooksError::Invalid { field, rule });
         }
-        if self.router.standing(broker).await? == Some(Standing::Suspended) {
-            return Err(BooksError::Suspended);
-        }
+        let standing = self.router.standing(broker).await?;
+        standing.broker_is_open(broker, broker)?;
         let owner = AccountRef {
             broker,
             owner_kind: new.owner_kind,
@@ -308,6 +307,12 @@ impl BooksService {
             }
         });
         match task.await {
+            // A book that is frozen takes no writes, and never will while its broker leaves.
+            Ok(Err(error @ StoreError::Moving { .. })) => {
+                let standing = self.router.standing(broker).await?;
+                standing.broker_is_open(broker, broker)?;
+                Err(error.into())
+            }
             Ok(outcome) => outcome.map_err(BooksError::from),
             Err(_) => Err(BooksError::BrokenOff),
         }
@@ -323,6 +328,7 @@ async fn again(error: &StoreError, tried: &mut u32) -> bool {
     match error {
         StoreError::Busy { .. } => {}
         StoreError::Unavailable { .. }
+        | StoreError::Outdated { .. }
         | StoreError::Moving { .. }
         | StoreError::NoBook { .. }
         | StoreError::UnknownServer { .. }

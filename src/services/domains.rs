@@ -12,13 +12,14 @@ use chrono::{DateTime, Duration, Utc};
 use secrecy::ExposeSecret;
 
 use super::auth::secret;
-use crate::domain::broker::{Broker, BrokerState};
+use crate::domain::broker::Broker;
 use crate::domain::host::{HostName, NoHostName};
 use crate::domain::ids::BrokerId;
+use crate::domain::pause::Hindrance;
 use crate::domain::plan_limits::{LimitReached, PlanLimit};
 use crate::runtime::Clock;
 use crate::stores::StoreError;
-use crate::stores::master::{self, MasterTx, brokers, domains};
+use crate::stores::master::{self, MasterTx, brokers, domains, standing};
 use crate::stores::pool::Pool;
 
 pub use crate::stores::master::domains::{Domain, Site};
@@ -34,9 +35,9 @@ pub enum DomainError {
     Host(#[from] NoHostName),
     #[error(transparent)]
     Plan(LimitReached),
-    /// A suspended broker starts nothing new.
-    #[error("a suspended broker claims no name")]
-    Suspended,
+    /// Nothing new starts for the broker.
+    #[error(transparent)]
+    Hindered(#[from] Hindrance),
     #[error("the name {host} is another broker's")]
     Taken { host: String },
     #[error("the broker has claimed {claimed}, not {asked}")]
@@ -92,9 +93,8 @@ impl DomainService {
         if let Some(same) = present.clone().filter(|own| own.host == host.as_str()) {
             return Ok(same);
         }
-        if broker.state == BrokerState::Suspended {
-            return Err(DomainError::Suspended);
-        }
+        let (standing, _) = standing::look(&mut tx, [Some(id), None], None).await?;
+        standing.broker_is_open(id, id)?;
         fits(&broker)?;
         if domains::holder(&mut tx, host.as_str()).await?.is_some() {
             return Err(taken(host.as_str()));

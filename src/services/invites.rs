@@ -6,9 +6,10 @@ use secrecy::SecretString;
 use super::auth::{hash_of, secret};
 use crate::domain::ids::{BrokerId, InviteId};
 use crate::domain::invite::{Terms, TermsError};
+use crate::domain::pause::Hindrance;
 use crate::stores::StoreError;
 use crate::stores::master::idempotency::{self, Intention, Known};
-use crate::stores::master::standing::{self, Standing};
+use crate::stores::master::standing;
 use crate::stores::master::{self, invites};
 use crate::stores::pool::Pool;
 
@@ -19,9 +20,9 @@ pub use crate::stores::master::invites::{Invite, Whose};
 pub enum InviteError {
     #[error(transparent)]
     Terms(#[from] TermsError),
-    /// A suspended broker starts nothing new.
-    #[error("a suspended broker invites nobody")]
-    Suspended,
+    /// Nothing new starts for the broker.
+    #[error(transparent)]
+    Hindered(#[from] Hindrance),
     #[error("there is no such invitation")]
     NotFound,
     #[error("the idempotency key was used for another request")]
@@ -60,11 +61,8 @@ impl InviteService {
     ) -> Result<(Invite, Option<SecretString>), InviteError> {
         let expires_at = terms.expiry(now)?;
         if let Some(broker) = broker {
-            match standing::of(&self.master, broker).await? {
-                Some(Standing::Active | Standing::Provisioning) => {}
-                Some(Standing::Suspended) => return Err(InviteError::Suspended),
-                None => return Err(InviteError::NotFound),
-            }
+            let (standing, _) = standing::look(&self.master, [Some(broker), None], None).await?;
+            standing.broker_is_open(broker, broker)?;
         }
         let code = secret::random_token("sni_").map_err(|_| InviteError::Randomness)?;
         let id = InviteId::derive(&[&intention.client, &intention.key]);

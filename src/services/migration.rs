@@ -7,7 +7,9 @@
 use futures::{StreamExt as _, stream};
 
 use crate::config::{Config, SecretUrl};
-use crate::stores::migrate::{Database, Kind, MigrationError, check_name, migrate, registered};
+use crate::stores::migrate::{
+    Database, Kind, MigrationError, check_name, migrate, missing_in_master, registered,
+};
 
 /// Databases that are migrated at the same time.
 const PARALLEL: usize = 8;
@@ -61,6 +63,12 @@ pub async fn migrate_all(
         reports.push(report);
     }
     Ok(reports)
+}
+
+/// The first migration that the master lacks: a process that works on it would fail in the middle
+/// of something. Nothing where the master is away, which is found out later.
+pub async fn missing(config: &Config) -> Option<String> {
+    missing_in_master(&config.master.url).await.ok().flatten()
 }
 
 fn database_of(url: &SecretUrl) -> Result<String, MigrationError> {

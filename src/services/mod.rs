@@ -5,6 +5,7 @@
 pub mod alerts;
 pub mod announce;
 pub mod auth;
+pub mod book_files;
 pub mod books;
 pub mod domains;
 pub mod feeds;
@@ -14,8 +15,10 @@ pub mod migration;
 pub mod moves;
 pub mod network;
 pub mod obligations;
+pub mod offboarding;
 pub mod onboarding;
 pub mod partners;
+pub mod pauses;
 pub mod plans;
 pub mod provisioning;
 pub mod reconcile;

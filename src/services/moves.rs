@@ -42,7 +42,7 @@ pub enum MoveError {
     NoSuchBroker { id: BrokerId },
     #[error("no move {id}")]
     NoSuchMove { id: Uuid },
-    #[error("broker {id} is {state}; only the book of an active or suspended one can move", state = .state.as_str())]
+    #[error("broker {id} is {state}; only the book of one that works, is suspended or is leaving can move", state = .state.as_str())]
     NotMovable { id: BrokerId, state: BrokerState },
     #[error("move {id} of this broker goes on: it must end or be cancelled first")]
     GoesOn { id: Uuid },
@@ -228,7 +228,7 @@ impl MoveService {
     ) -> Result<(), MoveError> {
         match broker.state {
             BrokerState::Active | BrokerState::Suspended => {}
-            BrokerState::Provisioning => {
+            BrokerState::Provisioning | BrokerState::Leaving | BrokerState::Archived => {
                 let (id, state) = (broker.id, broker.state);
                 return Err(MoveError::NotMovable { id, state });
             }

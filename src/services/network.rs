@@ -13,6 +13,7 @@ mod read;
 pub use crate::stores::master::requests::{After, Filter};
 pub use create::{CommissionInput, CreateRequest};
 pub use error::{FieldError, NetworkError};
+use persist::Outcome;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,7 +34,7 @@ use crate::domain::terms::DefaultTerms;
 use crate::stores::book;
 use crate::stores::master::currencies::CurrencyRegistry;
 use crate::stores::master::requests::{self, Overdue};
-use crate::stores::master::standing::{self, Standing};
+use crate::stores::master::standing::{self, GateVersion};
 use crate::stores::master::uploads;
 use crate::stores::pool::Pool;
 
@@ -106,15 +107,30 @@ impl NetworkService {
         id: RequestId,
         account: Option<AccountId>,
     ) -> Result<Answer, NetworkError> {
+        for _ in 0..RACES {
+            match Box::pin(self.accept_once(actor, id, account)).await {
+                Err(NetworkError::GateTurned) => {}
+                other => return other,
+            }
+        }
+        Err(NetworkError::Contended)
+    }
+
+    async fn accept_once(
+        &self,
+        actor: &Actor,
+        id: RequestId,
+        account: Option<AccountId>,
+    ) -> Result<Answer, NetworkError> {
         let request = self.load_with_past(id).await?;
         if !request.visible_to(actor.broker) && !request.broadcast {
             return Err(Refusal::NotFound.into());
         }
         let currency = self.currency(&request).await?;
-        let open = self.may_accept(actor.broker, &request).await?;
+        let gate = self.may_accept(actor.broker, &request).await?;
         let account = Box::pin(self.account_for(actor.broker, &request, account)).await?;
-        self.transition(actor, request, move |request, saga_id, now| {
-            if request.status == RequestStatus::Pending && !open {
+        self.transition_through(gate, actor, request, move |request, saga_id, now| {
+            if request.status == RequestStatus::Pending && gate.is_none() {
                 // Open again just now, and nobody has looked at the account.
                 return Err(Refusal::Taken);
             }
@@ -310,6 +326,17 @@ impl NetworkService {
     async fn transition(
         &self,
         actor: &Actor,
+        request: Request,
+        decide: impl Fn(&Request, Uuid, DateTime<Utc>) -> Result<Decision, Refusal>,
+    ) -> Result<Answer, NetworkError> {
+        self.transition_through(None, actor, request, decide).await
+    }
+
+    /// The same; with a gate for what starts something new, and only while that is as it was.
+    async fn transition_through(
+        &self,
+        gate: Option<GateVersion>,
+        actor: &Actor,
         mut request: Request,
         decide: impl Fn(&Request, Uuid, DateTime<Utc>) -> Result<Decision, Refusal>,
     ) -> Result<Answer, NetworkError> {
@@ -325,9 +352,13 @@ impl NetworkService {
                 Decision::Apply(change) => {
                     let saga = change.plan.as_ref().map(|plan| (plan.saga_id, plan.kind));
                     let owner = request.saga_id;
-                    let Some(recorded) = self.persist(actor, *change, owner, now).await? else {
-                        request = self.load_with_past(id).await?;
-                        continue;
+                    let recorded = match self.persist(actor, *change, (owner, gate), now).await? {
+                        Outcome::Recorded(request) => *request,
+                        Outcome::Changed => {
+                            request = self.load_with_past(id).await?;
+                            continue;
+                        }
+                        Outcome::GateTurned => return Err(NetworkError::GateTurned),
                     };
                     let waits = saga.filter(|(_, kind)| *kind != SagaKind::Release);
                     (recorded, waits.map(|(saga_id, _)| saga_id))
@@ -430,41 +461,40 @@ impl NetworkService {
             .ok_or_else(|| FieldError::new("currency_code", "is no currency of the network").into())
     }
 
-    /// A broker that is suspended finishes what is in flight and starts nothing new.
-    async fn may_start(&self, broker: BrokerId) -> Result<(), NetworkError> {
-        match standing::of(self.master(), broker).await? {
-            Some(Standing::Active) => Ok(()),
-            Some(Standing::Suspended | Standing::Provisioning) | None => {
-                Err(NetworkError::Suspended)
-            }
-        }
-    }
-
-    /// Whether a broker's acceptance would be a new one. Neither side of it may be suspended then:
-    /// who is starts nothing new.
-    async fn may_accept(&self, broker: BrokerId, request: &Request) -> Result<bool, NetworkError> {
-        let open = match request.status {
-            RequestStatus::Pending => true,
-            // Its own, which may come back.
-            RequestStatus::Accepting => return Ok(request.target == Some(broker)),
-            RequestStatus::Accepted
+    /// The gate that a broker's acceptance goes through where it would be a new one; nothing where
+    /// it can't be. Neither side may be paused then.
+    async fn may_accept(
+        &self,
+        broker: BrokerId,
+        request: &Request,
+    ) -> Result<Option<GateVersion>, NetworkError> {
+        let own = request.target == Some(broker);
+        match request.status {
+            RequestStatus::Pending => {}
+            // Its own may come back, and be accepted anew.
+            RequestStatus::Accepting if own => {}
+            RequestStatus::Accepting
+            | RequestStatus::Accepted
             | RequestStatus::Sent
             | RequestStatus::Completed
             | RequestStatus::Rejected
             | RequestStatus::Cancelled
             | RequestStatus::Expired
-            | RequestStatus::Disputed => false,
-        };
-        if open {
-            self.may_start(broker).await?;
-            self.may_start(request.author)
-                .await
-                .map_err(|error| match error {
-                    NetworkError::Suspended => NetworkError::AuthorSuspended,
-                    other => other,
-                })?;
+            | RequestStatus::Disputed => return Ok(None),
         }
-        Ok(open)
+        let parties = [Some(broker), Some(request.author)];
+        let (standing, gate) =
+            standing::look(self.master(), parties, Some(&request.currency)).await?;
+        let open = standing
+            .network_is_open()
+            .and_then(|()| standing.broker_is_open(broker, broker))
+            .and_then(|()| standing.broker_is_open(request.author, broker));
+        match open {
+            Ok(()) => Ok(Some(gate)),
+            // What it has begun is finished.
+            Err(_) if request.status == RequestStatus::Accepting => Ok(None),
+            Err(hindrance) => Err(hindrance.into()),
+        }
     }
 
     /// The account that an acceptance brings: the one that is named, or the client's where the

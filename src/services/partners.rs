@@ -6,15 +6,16 @@ use chrono::{DateTime, Utc};
 use super::books::{BooksError, BooksService, Bound};
 use super::plans::{PlanError, PlanService};
 use crate::domain::book::AccountState;
-use crate::domain::broker::{Broker, BrokerState};
+use crate::domain::broker::Broker;
 use crate::domain::ids::{AccountId, BrokerId, PartnerId};
 use crate::domain::partner::{Change, Facts, FactsError, Partner, PartnerKind, PartnerState};
+use crate::domain::pause::Hindrance;
 use crate::domain::plan_limits::{LimitReached, PlanLimit};
 use crate::stores::StoreError;
 use crate::stores::book::Full;
 use crate::stores::book::partners::Written;
-use crate::stores::master::brokers;
 use crate::stores::master::idempotency::Intention;
+use crate::stores::master::{brokers, standing};
 use crate::stores::pool::Pool;
 
 pub use crate::stores::book::partners::PartnerFilter;
@@ -38,9 +39,9 @@ pub enum PartnerError {
     Plan(LimitReached),
     #[error("close the partner's accounts first: {}", list(.open))]
     HasAccounts { open: Vec<AccountId> },
-    /// A suspended broker starts nothing new.
-    #[error("a suspended broker gets no partners")]
-    Suspended,
+    /// Nothing new starts for the broker.
+    #[error(transparent)]
+    Hindered(#[from] Hindrance),
     #[error("no such partner")]
     NoSuchPartner,
     #[error("this Idempotency-Key was used for another request")]
@@ -192,8 +193,9 @@ impl PartnerService {
         W: Future<Output = Result<Written, BooksError>>,
     {
         let mut broker = self.broker(id).await?;
-        if starts && broker.state == BrokerState::Suspended {
-            return Err(PartnerError::Suspended);
+        if starts {
+            let (standing, _) = standing::look(&self.master, [Some(id), None], None).await?;
+            standing.broker_is_open(id, id)?;
         }
         let mut written = write(bound_of(&broker)).await?;
         if matches!(written, Written::Full(_)) {

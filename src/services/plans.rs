@@ -24,12 +24,13 @@ use serde_json::json;
 use super::books::{BooksError, BooksService, Bound, BoundSet};
 use crate::domain::broker::{Broker, BrokerMode, BrokerPlan, BrokerState};
 use crate::domain::ids::BrokerId;
+use crate::domain::pause::Hindrance;
 use crate::domain::plan_limits::{Excess, PlanLimit, Usage, excess};
 use crate::runtime::failpoint;
 use crate::stores::StoreError;
 use crate::stores::master::access::user;
 use crate::stores::master::feed::{self, NewEvent};
-use crate::stores::master::{self, MasterTx, brokers, domains};
+use crate::stores::master::{self, MasterTx, brokers, domains, standing};
 use crate::stores::pool::Pool;
 
 /// Changes of others that one change sees to their end before it gives up.
@@ -44,9 +45,9 @@ pub enum PlanError {
     NoSuchBroker { id: BrokerId },
     #[error("the broker is still being made")]
     BeingMade,
-    /// A suspended broker starts nothing new.
-    #[error("a suspended broker doesn't change its plan")]
-    Suspended,
+    /// Nothing new starts for the broker.
+    #[error(transparent)]
+    Hindered(#[from] Hindrance),
     #[error("for the plan {plan}: {}", removals(.excess))]
     DoesNotFit {
         plan: BrokerPlan,
@@ -180,8 +181,12 @@ impl PlanService {
         }
         match (broker.state, by) {
             (BrokerState::Provisioning, _) => return Err(PlanError::BeingMade),
-            (BrokerState::Suspended, AskedBy::Broker) => return Err(PlanError::Suspended),
             (BrokerState::Suspended, AskedBy::Platform) | (BrokerState::Active, _) => {}
+            (BrokerState::Suspended, AskedBy::Broker)
+            | (BrokerState::Leaving | BrokerState::Archived, _) => {
+                let (standing, _) = standing::look(&mut tx, [Some(id), None], None).await?;
+                standing.broker_is_open(id, id)?;
+            }
         }
         let number = broker.plan_number + 1;
         let in_force = if is_less(broker.plan, to) {

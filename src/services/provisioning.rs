@@ -21,11 +21,12 @@ use crate::config::SecretUrl;
 use crate::domain::broker::{self, Broker, BrokerMode, BrokerPlan, BrokerState, Placement};
 use crate::domain::broker_move::BookPlace;
 use crate::domain::ids::BrokerId;
+use crate::domain::pause::Hindrance;
 use crate::stores::StoreError;
 use crate::stores::book;
 use crate::stores::master::brokers::{self, NewBroker};
 use crate::stores::master::idempotency::{self, Intention, Known};
-use crate::stores::master::{self, MasterTx, placement};
+use crate::stores::master::{self, MasterTx, placement, standing};
 use crate::stores::migrate::{
     Kind, MigrationError, Survey, check_name, forget_number, is_system, migrate, survey,
 };
@@ -87,6 +88,9 @@ pub enum ProvisioningError {
         #[source]
         source: MigrationError,
     },
+    /// The network is paused.
+    #[error(transparent)]
+    Hindered(#[from] Hindrance),
     #[error(transparent)]
     Store(#[from] StoreError),
     /// The task that did the work has panicked: what it did stands, and can be gone on with.
@@ -258,34 +262,6 @@ impl Provisioning {
         whole(async move { this.make_book(id, now).await }).await
     }
 
-    /// A suspended broker finishes what is in flight and starts nothing new.
-    ///
-    /// # Errors
-    /// The master's, or no such broker. Suspending one that is suspended changes nothing.
-    pub async fn suspend(&self, id: BrokerId) -> Result<Broker, ProvisioningError> {
-        self.turn(id, BrokerState::Active, BrokerState::Suspended)
-            .await
-    }
-
-    /// Lifts a suspension.
-    ///
-    /// # Errors
-    /// As [`Self::suspend`].
-    pub async fn reinstate(&self, id: BrokerId) -> Result<Broker, ProvisioningError> {
-        self.turn(id, BrokerState::Suspended, BrokerState::Active)
-            .await
-    }
-
-    async fn turn(
-        &self,
-        id: BrokerId,
-        from: BrokerState,
-        to: BrokerState,
-    ) -> Result<Broker, ProvisioningError> {
-        brokers::set_state(&self.master, id, from, to).await?;
-        self.broker(id).await
-    }
-
     /// The broker's row with its place, and the intention that it comes of.
     async fn record(
         &self,
@@ -337,7 +313,9 @@ impl Provisioning {
         intention: Option<&Intention>,
         now: DateTime<Utc>,
     ) -> Result<BrokerId, ProvisioningError> {
-        let mut tx = master::begin(&self.master).await?;
+        // A pause of the network that has answered lets nobody in any more: the gate is held first,
+        // and what is read after it is as it stays.
+        let (mut tx, _) = standing::begin(&self.master).await?;
         let id = self.record_in(&mut tx, new, now).await?;
         if let Some(intention) = intention {
             idempotency::insert(&mut tx, intention, &id.to_string(), now).await?;
@@ -346,15 +324,17 @@ impl Provisioning {
         Ok(id)
     }
 
-    /// A broker's row with its place, in a transaction that has more to record. Once it has
-    /// committed, [`Self::finish_broker`] goes on.
+    /// A broker's row with its place, in a transaction that holds the gate of what may start and
+    /// has more to record. Once it has committed, [`Self::finish_broker`] goes on.
     pub(super) async fn record_in(
         &self,
         tx: &mut MasterTx,
         new: &NewBroker,
         now: DateTime<Utc>,
     ) -> Result<BrokerId, ProvisioningError> {
-        // The place first: its rows are what placements take turns on.
+        let (standing, _) = standing::look(&mut *tx, [None, None], None).await?;
+        standing.network_is_open()?;
+        // The place next: its rows are what placements take turns on.
         let place = match new.plan.mode() {
             BrokerMode::Solo => Place::Shard(
                 placement::emptiest_shard(tx, None)
@@ -389,7 +369,10 @@ impl Provisioning {
         let broker = self.broker(id).await?;
         match broker.state {
             BrokerState::Provisioning => {}
-            BrokerState::Active | BrokerState::Suspended => return Ok(broker),
+            BrokerState::Active
+            | BrokerState::Suspended
+            | BrokerState::Leaving
+            | BrokerState::Archived => return Ok(broker),
         }
         let database = match &broker.placement {
             None => return Err(StoreError::NoBook { broker: id }.into()),

@@ -23,7 +23,7 @@ use crate::stores::StoreError;
 use crate::stores::master::access::user;
 use crate::stores::master::brokers::{self, NewBroker};
 use crate::stores::master::idempotency::{self, Intention};
-use crate::stores::master::{self, invites};
+use crate::stores::master::{self, invites, standing};
 use crate::stores::pool::Pool;
 
 /// The plan that everybody begins with.
@@ -144,7 +144,7 @@ impl SignupService {
         intention: &Intention,
         now: DateTime<Utc>,
     ) -> Result<BrokerId, SignupError> {
-        let mut tx = master::begin(&self.master).await?;
+        let (mut tx, _) = standing::begin(&self.master).await?;
         let invite = match code {
             None => None,
             Some(code) => {

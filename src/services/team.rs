@@ -11,8 +11,10 @@ use crate::domain::access::{
     Beyond, LOGIN_MAX, Principal, PrincipalError, Role, Scope, TeamSeat, check_role, login,
     scopes_of,
 };
+use crate::domain::broker::BrokerState;
 use crate::domain::canonical::Hash;
 use crate::domain::ids::{BrokerId, ClientId, UserId};
+use crate::domain::pause::Hindrance;
 use crate::domain::plan_limits::{LimitReached, PlanLimit};
 use crate::domain::text;
 use crate::runtime::Clock;
@@ -20,7 +22,7 @@ use crate::stores::StoreError;
 use crate::stores::master::access::refresh::{self, RevokedBy};
 use crate::stores::master::access::{After, LoginState, api_client, user};
 use crate::stores::master::idempotency::{self, Intention, Known};
-use crate::stores::master::standing::{self, Standing};
+use crate::stores::master::standing;
 use crate::stores::master::{self, MasterTx, brokers};
 use crate::stores::pool::Pool;
 
@@ -103,9 +105,9 @@ pub enum TeamError {
     /// More than the caller has itself.
     #[error(transparent)]
     Beyond(Beyond),
-    /// A suspended broker starts nothing new.
-    #[error("a suspended broker adds nobody")]
-    Suspended,
+    /// A broker that is not active adds nobody.
+    #[error(transparent)]
+    Hindered(#[from] Hindrance),
     /// The broker's plan has no room for one more of its people.
     #[error(transparent)]
     Plan(LimitReached),
@@ -369,17 +371,21 @@ impl TeamService {
         role: Role,
         scopes: &BTreeSet<Scope>,
     ) -> Result<(), TeamError> {
-        let By::Caller(principal) = by else {
+        if let By::Caller(principal) = by {
+            principal.hand_on(role, scopes).map_err(TeamError::Beyond)?;
+        }
+        let Some(broker) = team.broker_id else {
             return Ok(());
         };
-        principal.hand_on(role, scopes).map_err(TeamError::Beyond)?;
-        match team.broker_id {
-            Some(broker)
-                if standing::of(&self.pool, broker).await? == Some(Standing::Suspended) =>
-            {
-                Err(TeamError::Suspended)
-            }
-            Some(_) | None => Ok(()),
+        let (standing, _) = standing::look(&self.pool, [Some(broker), None], None).await?;
+        let Err(hindrance) = standing.broker_is_open(broker, broker) else {
+            return Ok(());
+        };
+        let state = standing.brokers.get(&broker).map(|broker| broker.state);
+        match by {
+            // The operator knows what they do, but nobody is added to a broker that has left.
+            By::Operator if state != Some(BrokerState::Archived) => Ok(()),
+            By::Operator | By::Caller(_) => Err(hindrance.into()),
         }
     }
 

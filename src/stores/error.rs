@@ -20,6 +20,9 @@ pub enum StoreError {
     Moving { broker: u64 },
     #[error("broker {broker} has no book")]
     NoBook { broker: u64 },
+    /// The database is not at this release's schema yet: it is not used until it is.
+    #[error("{database} lacks migration {missing}: run settlenet migrate")]
+    Outdated { database: String, missing: String },
     /// The configuration lacks a server that the registry names.
     #[error("server {server} of the registry is not in the configuration (servers.{server}.url)")]
     UnknownServer { server: String },
@@ -91,6 +94,7 @@ impl StoreError {
                 .as_database_error()
                 .is_some_and(sqlx::error::DatabaseError::is_unique_violation),
             Self::Unavailable { .. }
+            | Self::Outdated { .. }
             | Self::Busy { .. }
             | Self::Moving { .. }
             | Self::NoBook { .. }
@@ -103,7 +107,10 @@ impl StoreError {
     #[must_use]
     pub const fn is_transient(&self) -> bool {
         match self {
-            Self::Unavailable { .. } | Self::Busy { .. } | Self::Moving { .. } => true,
+            Self::Unavailable { .. }
+            | Self::Outdated { .. }
+            | Self::Busy { .. }
+            | Self::Moving { .. } => true,
             Self::NoBook { .. }
             | Self::UnknownServer { .. }
             | Self::Corrupt { .. }
@@ -111,10 +118,10 @@ impl StoreError {
         }
     }
 
-    /// Whether a server is away, which says nothing about the work.
+    /// Whether a server is away, or not to be used yet, which says nothing about the work.
     #[must_use]
     pub const fn is_unavailable(&self) -> bool {
-        matches!(self, Self::Unavailable { .. })
+        matches!(self, Self::Unavailable { .. } | Self::Outdated { .. })
     }
 }
 

@@ -104,6 +104,46 @@ pub async fn registered(master: &SecretUrl) -> Result<Vec<Database>, MigrationEr
     Ok(databases)
 }
 
+/// The first migration of a folder that a database's history lacks, by number and name; `history`
+/// are the versions that it has. What a later release has applied besides is none of our business:
+/// it only adds.
+fn first_missing(migrator: &Migrator, history: &[i64]) -> Option<String> {
+    let missing = migrator
+        .iter()
+        .find(|known| !history.contains(&known.version));
+    missing.map(|missing| format!("{:04} {}", missing.version, missing.description))
+}
+
+/// The first migration that the master lacks for this program.
+///
+/// # Errors
+/// When it can't be reached or read.
+pub async fn missing_in_master(url: &SecretUrl) -> Result<Option<String>, MigrationError> {
+    let mut connection = connect(url.expose()).await?;
+    let applied = sqlx::query_scalar(APPLIED).fetch_all(&mut connection);
+    let applied: Vec<i64> = match applied.await {
+        Ok(applied) => applied,
+        // It was never migrated at all.
+        Err(sqlx::Error::Database(_)) => Vec::new(),
+        Err(error) => return Err(error.into()),
+    };
+    let _ = connection.close().await;
+    Ok(first_missing(
+        &sqlx::migrate!("migrations/master"),
+        &applied,
+    ))
+}
+
+/// The versions that a database has.
+pub(super) const APPLIED: &str = "SELECT version FROM _sqlx_migrations WHERE success = TRUE";
+
+/// The first migration that a database of books lacks for this program; `history` is what
+/// [`APPLIED`] gives there.
+#[must_use]
+pub(super) fn missing_in_book(history: &[i64]) -> Option<String> {
+    first_missing(&sqlx::migrate!("migrations/tenant"), history)
+}
+
 /// Migrates the one database that `url` names, creating it if there is none.
 /// Returns how many migrations were applied.
 ///

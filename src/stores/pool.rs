@@ -239,6 +239,21 @@ impl Pool {
         (status.size, status.available)
     }
 
+    /// Closes one connection that is idle; gives whether there was one.
+    pub(super) fn close_one_idle(&self) -> bool {
+        let mut left = 1;
+        let idle = self.inner.retain(|_, _| {
+            let keeps = left == 0;
+            left = 0;
+            keeps
+        });
+        let found = !idle.removed.is_empty();
+        for connection in idle.removed {
+            connection::close(connection);
+        }
+        found
+    }
+
     /// Closes what has been idle for too long. Cheap to call often.
     pub fn sweep(&self) {
         let mut swept = self.swept.lock().unwrap_or_else(PoisonError::into_inner);

@@ -9,7 +9,7 @@ mod scope;
 mod statement;
 mod table;
 
-pub use pools::{DatabaseKey, PoolLimits, PoolUse, ServerUrl};
+pub use pools::{DatabaseKey, PoolLimits, PoolUse, ServerUrl, ServerUse};
 pub(in crate::stores) use scope::BookPlace;
 pub use scope::{BookRead, BookScope, BookTx};
 pub use statement::{BookQuery, BookSql};
@@ -20,8 +20,9 @@ use std::time::Duration;
 
 use super::StoreError;
 use super::error::corrupt;
-use super::master::standing::{self, Standing};
+use super::master::standing;
 use crate::domain::ids::BrokerId;
+use crate::domain::pause::Standing;
 use crate::stores::pool::Pool;
 
 /// Where one broker's book is, as the master says.
@@ -130,6 +131,12 @@ impl Router {
         self.pools.in_use()
     }
 
+    /// The use of every server of the configuration, for metrics.
+    #[must_use]
+    pub fn server_use(&self) -> Vec<ServerUse> {
+        self.pools.servers()
+    }
+
     /// A pool of any database of the registry: for provisioning and migrations, which work on
     /// whole databases and not on a book.
     pub(crate) fn database(&self, key: &DatabaseKey) -> Result<Pool, StoreError> {
@@ -146,12 +153,13 @@ impl Router {
         self.pools.answers(server).await
     }
 
-    /// How a broker stands in the network; `None` for a number that no broker has.
+    /// How the network and a broker stand.
     ///
     /// # Errors
     /// The master's.
-    pub async fn standing(&self, broker: BrokerId) -> Result<Option<Standing>, StoreError> {
-        standing::of(&self.master, broker).await
+    pub async fn standing(&self, broker: BrokerId) -> Result<Standing, StoreError> {
+        let (standing, _) = standing::look(&self.master, [Some(broker), None], None).await?;
+        Ok(standing)
     }
 
     fn remembered(&self, broker: BrokerId) -> Option<Route> {

@@ -1,9 +1,15 @@
 use std::collections::BTreeSet;
+use std::time::Duration;
+
+use futures::future::join_all;
 
 use super::{Found, Served};
 use crate::app::App;
 use crate::domain::broker_move::MoveState;
 use crate::domain::saga::SagaStatus;
+
+/// How long a server has to answer a connection.
+const ANSWER_WITHIN: Duration = Duration::from_secs(2);
 
 /// Measures what is only seen by looking: see docs/metrics.md.
 #[derive(Default)]
@@ -16,6 +22,7 @@ pub(super) struct Gauges {
 impl Gauges {
     pub(super) async fn measure(&mut self, app: &App) -> Served {
         self.measure_pools(app);
+        measure_servers(app).await;
         let counts = app.sagas.counts().await?;
         // A saga that has ended is counted by settlenet_saga_seconds.
         for status in [
@@ -58,6 +65,38 @@ impl Gauges {
         }
         for (server, database) in gone {
             show(&server, &database, 0, 0);
+        }
+    }
+}
+
+/// Asks all servers at the same time, and none for long: one that stands still must not keep the
+/// others from being measured.
+async fn measure_servers(app: &App) {
+    let router = &app.systems.router;
+    let servers = router.server_use();
+    let asked = servers.iter().map(|used| async {
+        let answer = tokio::time::timeout(ANSWER_WITHIN, router.answers(&used.server)).await;
+        answer == Ok(true)
+    });
+    let answers = join_all(asked).await;
+    for (used, answers) in servers.into_iter().zip(answers) {
+        let server = used.server;
+        metrics::gauge!("settlenet_server_up", "server" => server.clone()).set(if answers {
+            1.0
+        } else {
+            0.0
+        });
+        for (state, count) in [
+            ("budget", used.budget),
+            ("in_use", used.in_use),
+            ("open", used.open),
+        ] {
+            metrics::gauge!(
+                "settlenet_server_connections",
+                "server" => server.clone(),
+                "state" => state
+            )
+            .set(float(count as u64));
         }
     }
 }

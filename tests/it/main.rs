@@ -6,8 +6,10 @@
 
 mod access;
 mod api;
+mod book_files;
 mod books;
 mod cli;
+mod expand;
 mod feed;
 mod harness;
 mod ids;
@@ -16,10 +18,13 @@ mod ledger;
 mod migrate;
 mod moves;
 mod network;
+mod offboarding;
+mod pauses;
 mod plans;
 mod pool;
 mod provisioning;
 mod reconcile;
 mod saga;
+mod servers;
 mod stack;
 mod verify;

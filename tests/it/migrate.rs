@@ -8,7 +8,7 @@ use settlenet::stores::migrate::{Kind, MigrationError, migrate};
 use sqlx::mysql::MySqlConnection;
 use sqlx::{AssertSqlSafe, Connection as _};
 
-use crate::harness::{Databases, program};
+use crate::harness::{Databases, private_stack, program};
 
 const NO_PROGRESS: fn(&Report, usize, usize) = |_, _, _| {};
 
@@ -204,6 +204,51 @@ async fn failures_are_named_and_hold_up_nobody_else() {
         !said.contains(password(&databases)),
         "no password in what is said"
     );
+}
+
+/// As in an outage: what can be migrated is, what can't is named, and the next run finishes.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_is_away_is_gone_past() {
+    let stack = private_stack().await;
+    let mut databases = Databases::on(&stack).await;
+    migrate(databases.master_url(), Kind::Master).await.unwrap();
+    let shard = databases.shard.clone();
+    register_shard(&databases, "a", &shard).await;
+    let tenant = databases.tenant().await;
+    register_tenant(&databases, "b", &tenant).await;
+    let run = async || -> (Option<i32>, serde_json::Value) {
+        let mut command = Command::new(program());
+        command
+            .args(["migrate", "--json", "--config"])
+            .arg(databases.config_file())
+            .env("SETTLENET_MASTER__URL", databases.master_url().expose());
+        let output = tokio::task::spawn_blocking(move || command.output());
+        let output = output.await.unwrap().unwrap();
+        (
+            output.status.code(),
+            serde_json::from_slice(&output.stdout).unwrap(),
+        )
+    };
+    let result = |all: &serde_json::Value, name: &str| {
+        let of = |one: &&serde_json::Value| one["database"].as_str().unwrap().ends_with(name);
+        all.as_array().unwrap().iter().find(of).unwrap().clone()
+    };
+    stack.order("kill mariadb-b").await;
+    let (code, all) = run().await;
+    assert_eq!(code, Some(1), "{all}");
+    assert_eq!(result(&all, &databases.master)["result"], "already");
+    assert_eq!(result(&all, &shard)["result"], "applied");
+    let away = result(&all, &tenant);
+    assert_eq!(away["result"], "failed");
+    assert!(
+        away["error"].as_str().unwrap().contains("not reachable"),
+        "{away}"
+    );
+    stack.order("start mariadb-b").await;
+    let (code, all) = run().await;
+    assert_eq!(code, Some(0), "{all}");
+    assert_eq!(result(&all, &tenant)["result"], "applied");
+    assert_eq!(result(&all, &shard)["result"], "already");
 }
 
 fn password(databases: &Databases) -> &str {

@@ -481,16 +481,3 @@ async fn another_programs_history_of_migrations_is_left_alone() {
     assert_eq!(there, 1);
     assert!(bare.provisioning.shards().await.unwrap().is_empty());
 }
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_suspension_is_lifted_again() {
-    let bare = Bare::new().await;
-    bare.shard("s1", 5).await;
-    let broker = bare.create("A", BrokerPlan::Starter).await.unwrap();
-    for _ in 0..2 {
-        let suspended = bare.provisioning.suspend(broker.id).await.unwrap();
-        assert_eq!(suspended.state, BrokerState::Suspended);
-    }
-    let back = bare.provisioning.reinstate(broker.id).await.unwrap();
-    assert_eq!(back.state, BrokerState::Active);
-}

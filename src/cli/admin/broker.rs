@@ -1,7 +1,10 @@
+use std::path::PathBuf;
+use std::process::ExitCode;
+
 use clap::Subcommand;
 use serde_json::{Value, json};
 
-use super::{Failure, Shown, no_such};
+use super::{Failure, Shown, book_file, no_such, offboard};
 use crate::app::Stores;
 use crate::cli::table::{facts, table};
 use crate::config::Config;
@@ -32,7 +35,7 @@ pub(super) enum What {
     },
     /// List brokers, newest first
     List {
-        /// Only those that are provisioning, active or suspended
+        /// Only those that are provisioning, active, suspended, leaving or archived
         #[arg(long)]
         state: Option<BrokerState>,
         /// At most so many
@@ -44,15 +47,52 @@ pub(super) enum What {
     },
     /// Show a broker
     Show { id: BrokerId },
+    /// Let a broker leave the network, or say what must be settled first
+    ///
+    /// Where nothing is outstanding it is `leaving`: it starts nothing new. With --out
+    /// its book is frozen and exported into the file, and it is archived: its people
+    /// can't log in, and its book is kept, and only read. Said again after a crash,
+    /// with the same file, it goes on.
+    Offboard {
+        id: BrokerId,
+        /// Where its book goes
+        #[arg(long, value_name = "FILE")]
+        out: Option<PathBuf>,
+        /// It stays after all, which it can until it is archived
+        #[arg(long, conflicts_with = "out")]
+        cancel: bool,
+    },
+    /// Write a broker's book into a file: its backup, or what it takes along
+    ///
+    /// All of it, as of one moment, while the broker works, and verified on the way.
+    /// The file has personal data; only its owner may read it. docs/formats.md has
+    /// the format. The platform sees no book over REST, so this is done here alone.
+    Export {
+        id: BrokerId,
+        /// A file that is not there yet
+        #[arg(long, value_name = "FILE")]
+        out: PathBuf,
+    },
+    /// Take a broker's book in from a file
+    ///
+    /// The whole file is verified first; one that is wrong changes nothing, and the
+    /// line is named. The broker must be here, and its book be empty or absent.
+    /// Nobody reads or writes the book meanwhile. Said again after a crash, with the
+    /// same file, it finishes.
+    Import {
+        file: PathBuf,
+        /// The book that is there may be replaced, where the file goes on from it
+        #[arg(long)]
+        replace: bool,
+        /// Verify the file only, without any database
+        #[arg(long, conflicts_with = "replace")]
+        check: bool,
+    },
     /// Move a broker's book to another database while the broker works
     ///
     /// A running `serve` or `worker` does the work; `settlenet admin move show`
     /// says how far it is.
     Move(super::moves::Start),
-    /// Suspend a broker: it finishes what is in flight and starts nothing new
-    Suspend { id: BrokerId },
-    /// Lift a broker's suspension
-    Resume { id: BrokerId },
     /// Put a broker on another plan
     ///
     /// It is another at once; to or from pro the book moves to a database of its own
@@ -66,7 +106,14 @@ pub(super) enum What {
     },
 }
 
-pub(super) async fn run(what: &What, config: &Config) -> Result<Shown, Failure> {
+pub(super) async fn run(what: &What, config: &Config) -> Result<(Shown, ExitCode), Failure> {
+    if let What::Offboard { id, out, cancel } = what {
+        return offboard::run(*id, out.as_deref(), *cancel, config).await;
+    }
+    Ok((one(what, config).await?, ExitCode::SUCCESS))
+}
+
+async fn one(what: &What, config: &Config) -> Result<Shown, Failure> {
     let stores = Stores::open(config)?;
     let places = stores.provisioning(config);
     let one = match what {
@@ -83,10 +130,14 @@ pub(super) async fn run(what: &What, config: &Config) -> Result<Shown, Failure> 
             let found = places.brokers(*state, *before, *limit).await?;
             return Ok(listed(&found));
         }
+        What::Export { id, out } => return book_file::export(*id, out, config).await,
+        What::Import {
+            file,
+            replace,
+            check,
+        } => return book_file::import(file, *replace, *check, config).await,
+        What::Show { id } | What::Offboard { id, .. } => places.broker(*id).await,
         What::Move(start) => return super::moves::start(start, config).await,
-        What::Show { id } => places.broker(*id).await,
-        What::Suspend { id } => places.suspend(*id).await,
-        What::Resume { id } => places.reinstate(*id).await,
         What::Plan { id, plan } => {
             let now = Clock::from_env().now();
             let plans = stores.plans();

@@ -66,7 +66,7 @@ impl Fault {
             Self::Provisioning(ProvisioningError::Store(error)) | Self::Store(error) => {
                 // A copy that another claim has taken shows as a book that is moving.
                 match error {
-                    StoreError::Unavailable { .. } => Remedy::Wait,
+                    StoreError::Unavailable { .. } | StoreError::Outdated { .. } => Remedy::Wait,
                     StoreError::Moving { .. } => Remedy::Leave,
                     StoreError::Corrupt { .. } => Remedy::Tell,
                     StoreError::Busy { .. }

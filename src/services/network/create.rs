@@ -2,16 +2,17 @@
 
 use chrono::{DateTime, Utc};
 
-use super::{Actor, Answer, FieldError, NetworkError, NetworkService};
+use super::{Actor, Answer, FieldError, NetworkError, NetworkService, RACES};
 use crate::domain::ids::{AccountId, BrokerId, RequestId, is_partner_uid};
 use crate::domain::money::{Amount, Currency, CurrencyCode};
+use crate::domain::pause::{Hindrance, Standing};
 use crate::domain::request::{Change, NewRequest, Request, RequestKind};
 use crate::domain::terms::{Commission, CommissionSize, ObligationTerm, Party, Terms};
 use crate::domain::text::{self, TextError};
 use crate::services::announce;
 use crate::stores::StoreError;
 use crate::stores::master::idempotency::{self, Intention, Known};
-use crate::stores::master::standing::{self, Standing};
+use crate::stores::master::standing::{self, GateVersion};
 use crate::stores::master::{self, feed, requests};
 
 /// What an author asks for, as it came in: amounts are decimal strings in major units.
@@ -61,25 +62,47 @@ impl NetworkService {
         intention: Intention,
         input: CreateRequest,
     ) -> Result<Answer, NetworkError> {
-        if let Some(known) = self.known(&intention).await? {
+        for _ in 0..RACES {
+            match self.create_once(actor, &intention, &input).await {
+                Err(NetworkError::GateTurned) => {}
+                other => return other,
+            }
+        }
+        Err(NetworkError::Contended)
+    }
+
+    async fn create_once(
+        &self,
+        actor: &Actor,
+        intention: &Intention,
+        input: &CreateRequest,
+    ) -> Result<Answer, NetworkError> {
+        if let Some(known) = self.known(intention).await? {
             return Ok(known);
         }
-        self.may_start(actor.broker).await?;
-        let new = self.check(actor, &intention, input).await?;
+        let parties = [Some(actor.broker), input.target_broker_id];
+        let currency: Option<CurrencyCode> = input.currency_code.parse().ok();
+        let (standing, gate) = standing::look(self.master(), parties, currency.as_ref()).await?;
+        standing.network_is_open()?;
+        standing.broker_is_open(actor.broker, actor.broker)?;
+        let new = self
+            .check(actor, intention, &standing, input.clone())
+            .await?;
         for attempt in 0..IDS {
             let id = RequestId::derive(&[&intention.client, &intention.key, &attempt.to_string()]);
             let now = self.0.systems.clock.now();
             let change = NewRequest { id, ..new.clone() }.create(now)?;
-            match self.insert(actor, &intention, change, now).await? {
+            match self.insert(actor, intention, change, gate, now).await? {
                 Inserted::Created(request) => {
                     return Ok(Answer {
                         request: *request,
                         running: None,
                     });
                 }
+                Inserted::GateTurned => return Err(NetworkError::GateTurned),
                 Inserted::Duplicate => {
                     // The key, by somebody at the same moment; or the id, by another intention.
-                    if let Some(known) = self.known(&intention).await? {
+                    if let Some(known) = self.known(intention).await? {
                         return Ok(known);
                     }
                 }
@@ -107,6 +130,7 @@ impl NetworkService {
         &self,
         actor: &Actor,
         intention: &Intention,
+        standing: &Standing,
         input: CreateRequest,
     ) -> Result<NewRequest, NetworkError> {
         let code: CurrencyCode = input
@@ -141,7 +165,7 @@ impl NetworkService {
             field("note", text::prose(note, MAX_NOTE))?;
         }
         if let Some(target) = input.target_broker_id {
-            self.check_target(actor, target).await?;
+            check_target(actor, target, standing)?;
         }
         let scenario = Request::scenario(input.kind, input.counterpart_uid.is_some());
         let terms = Terms {
@@ -175,28 +199,12 @@ impl NetworkService {
         })
     }
 
-    async fn check_target(&self, actor: &Actor, target: BrokerId) -> Result<(), NetworkError> {
-        if target == actor.broker {
-            return Err(
-                FieldError::new("target_broker_id", "is another broker than the author").into(),
-            );
-        }
-        match standing::of(self.master(), target).await? {
-            Some(Standing::Active) => Ok(()),
-            Some(Standing::Suspended | Standing::Provisioning) => Err(FieldError::new(
-                "target_broker_id",
-                "is suspended and takes nothing new",
-            )
-            .into()),
-            None => Err(FieldError::new("target_broker_id", "is no broker of the network").into()),
-        }
-    }
-
     async fn insert(
         &self,
         actor: &Actor,
         intention: &Intention,
         change: Change,
+        gate: GateVersion,
         now: DateTime<Utc>,
     ) -> Result<Inserted, NetworkError> {
         let pool = self.master().clone();
@@ -209,15 +217,20 @@ impl NetworkService {
         };
         let task = tokio::spawn(async move {
             let sealed = requests::seal(change, &subject, now);
-            let mut tx = master::begin(&pool).await?;
+            let (mut tx, found) = standing::begin(&pool).await?;
+            if found != gate {
+                tx.rollback().await.map_err(master::failed)?;
+                return Ok(None);
+            }
             idempotency::insert(&mut tx, &intention, &sealed.request.id.to_string(), now).await?;
             requests::insert(&mut tx, &sealed).await?;
             feed::insert(&mut tx, &announce::of_transition(&sealed), now).await?;
             master::commit(tx).await?;
-            Ok::<_, StoreError>(sealed.request)
+            Ok::<_, StoreError>(Some(sealed.request))
         });
         match task.await.map_err(|_| NetworkError::Lost)? {
-            Ok(request) => Ok(Inserted::Created(Box::new(request))),
+            Ok(Some(request)) => Ok(Inserted::Created(Box::new(request))),
+            Ok(None) => Ok(Inserted::GateTurned),
             Err(error) if error.is_duplicate() => Ok(Inserted::Duplicate),
             Err(error) => Err(error.into()),
         }
@@ -227,6 +240,22 @@ impl NetworkService {
 enum Inserted {
     Created(Box<Request>),
     Duplicate,
+    /// What may start has changed since it was looked at.
+    GateTurned,
+}
+
+fn check_target(actor: &Actor, target: BrokerId, standing: &Standing) -> Result<(), NetworkError> {
+    if target == actor.broker {
+        return Err(
+            FieldError::new("target_broker_id", "is another broker than the author").into(),
+        );
+    }
+    match standing.broker_is_open(target, actor.broker) {
+        Err(Hindrance::NoBroker { .. }) => {
+            Err(FieldError::new("target_broker_id", "is no broker of the network").into())
+        }
+        open => Ok(open?),
+    }
 }
 
 fn commission_of(input: &CommissionInput, currency: &Currency) -> Result<Commission, FieldError> {

@@ -1,5 +1,6 @@
 use serde_json::Value;
 
+use crate::domain::pause::Hindrance;
 use crate::domain::request::{Refusal, RequestStatus};
 use crate::stores::StoreError;
 
@@ -33,10 +34,12 @@ pub enum NetworkError {
         status: RequestStatus,
         reason: Value,
     },
-    #[error("this broker is suspended: what is in flight goes on, nothing new starts")]
-    Suspended,
-    #[error("the author of this request is suspended: nothing new starts with it")]
-    AuthorSuspended,
+    /// Nothing new starts: something is paused, or a broker is not active.
+    #[error(transparent)]
+    Hindered(#[from] Hindrance),
+    /// What may start has changed since it was looked at.
+    #[error("what may start has just changed; try again")]
+    GateTurned,
     /// The Idempotency-Key stood for another request.
     #[error("this Idempotency-Key was used for another request")]
     KeyReused,

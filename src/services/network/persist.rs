@@ -1,6 +1,7 @@
 //! One transaction for a decision: the request, its event, the saga with all its steps, what
 //! rides along, and the feeds. Decisions that are made at the same time are recorded in one
-//! commit.
+//! commit. What starts something new is recorded only where nothing has been paused since it was
+//! looked at.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,6 +20,7 @@ use crate::services::lanes::Lanes;
 use crate::services::saga::{SagaEngine, Systems};
 use crate::stores::StoreError;
 use crate::stores::master::requests::{self, Sealed};
+use crate::stores::master::standing::{self, GateVersion};
 use crate::stores::master::{self, MasterTx, feed, obligations, sagas, uploads};
 
 /// Decisions in one commit.
@@ -34,22 +36,34 @@ pub(super) struct Recording {
     plan: Option<Plan>,
     /// The saga that owned the request when it was decided.
     owner: Option<Uuid>,
+    /// Of one that starts something new: the gate when it was found open.
+    gate: Option<GateVersion>,
 }
 
-/// The request as recorded; nothing where it had changed meanwhile.
-pub(super) type Recorded = Result<Option<Request>, StoreError>;
+/// What became of a decision.
+#[derive(Clone, Debug)]
+pub(super) enum Outcome {
+    /// The request as it is recorded.
+    Recorded(Box<Request>),
+    /// The request had changed meanwhile, and nothing was recorded.
+    Changed,
+    /// What may start had changed meanwhile, and nothing was recorded.
+    GateTurned,
+}
+
+pub(super) type Recorded = Result<Outcome, StoreError>;
 
 impl NetworkService {
-    /// Persists a change where the request is still as it was when it was decided; starts the
-    /// saga that comes with it. Gives the request as it is then, or nothing where others were
-    /// faster. It goes on when the caller hangs up.
+    /// Persists a change where the request is still as it was when it was decided, and the gate
+    /// too where it starts something new; starts the saga that comes with it. It goes on when the
+    /// caller hangs up.
     pub(super) async fn persist(
         &self,
         actor: &Actor,
         change: Change,
-        owner: Option<Uuid>,
+        (owner, gate): (Option<Uuid>, Option<GateVersion>),
         now: DateTime<Utc>,
-    ) -> Result<Option<Request>, NetworkError> {
+    ) -> Result<Outcome, NetworkError> {
         let plan = change.plan.clone();
         let salt = self.0.systems.entropy.uuid(now);
         let change = Change {
@@ -60,6 +74,7 @@ impl NetworkService {
             sealed: requests::seal(change, &actor.subject, now),
             plan,
             owner,
+            gate,
         };
         let recorded = self.0.recordings.submit((), recording).await;
         Ok(recorded.map_err(|_| NetworkError::Lost)??)
@@ -98,21 +113,21 @@ impl Recorder {
         stream::iter(group)
             .map(|recording| async move {
                 let recorded = self.write(std::slice::from_ref(&recording)).await;
-                recorded.map(|mut one| one.pop().flatten())
+                recorded.map(|mut one| one.pop().unwrap_or(Outcome::Changed))
             })
             .buffered(AT_ONCE)
             .collect()
             .await
     }
 
-    async fn write(&self, group: &[Recording]) -> Result<Vec<Option<Request>>, StoreError> {
+    async fn write(&self, group: &[Recording]) -> Result<Vec<Outcome>, StoreError> {
         let now = self.systems.clock.now();
-        let mut tx = master::begin(&self.systems.master).await?;
-        let applied = update(&mut tx, group).await?;
+        let (mut tx, gate) = self.begin(group).await?;
+        let applied = update(&mut tx, group, gate).await?;
         let chosen: Vec<&Recording> = chosen(group, &applied).collect();
         if chosen.is_empty() {
             drop(tx.rollback().await);
-            return Ok(vec![None; group.len()]);
+            return Ok(outcomes(group, applied));
         }
         let events: Vec<_> = chosen.iter().map(|one| &one.sealed.event).collect();
         requests::insert_events(&mut tx, &events).await?;
@@ -135,29 +150,68 @@ impl Recorder {
                 self.engine.start(plan, request, lease.clone(), now);
             }
         }
-        let recorded = group.iter().zip(applied);
-        Ok(recorded
-            .map(|(one, applied)| applied.then(|| one.sealed.request.clone()))
-            .collect())
+        Ok(outcomes(group, applied))
     }
+
+    /// A transaction for a group: with the gate held, and its version, where one of the group
+    /// starts something new.
+    async fn begin(
+        &self,
+        group: &[Recording],
+    ) -> Result<(MasterTx, Option<GateVersion>), StoreError> {
+        let master = &self.systems.master;
+        if group.iter().all(|one| one.gate.is_none()) {
+            return Ok((master::begin(master).await?, None));
+        }
+        let (tx, gate) = standing::begin(master).await?;
+        Ok((tx, Some(gate)))
+    }
+}
+
+/// What became of the row of a request.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Applied {
+    Yes,
+    Changed,
+    GateTurned,
+}
+
+fn outcomes(group: &[Recording], applied: Vec<Applied>) -> Vec<Outcome> {
+    let pairs = group.iter().zip(applied);
+    pairs
+        .map(|(one, applied)| match applied {
+            Applied::Yes => Outcome::Recorded(Box::new(one.sealed.request.clone())),
+            Applied::Changed => Outcome::Changed,
+            Applied::GateTurned => Outcome::GateTurned,
+        })
+        .collect()
 }
 
 /// Updates the requests in the order of their ids, so that two groups never wait for each other.
 /// Gives which were still as they were when they were decided.
-async fn update(tx: &mut MasterTx, group: &[Recording]) -> Result<Vec<bool>, StoreError> {
+async fn update(
+    tx: &mut MasterTx,
+    group: &[Recording],
+    gate: Option<GateVersion>,
+) -> Result<Vec<Applied>, StoreError> {
     let mut order: Vec<usize> = (0..group.len()).collect();
     order.sort_by_key(|index| group[*index].sealed.request.id);
-    let mut applied = vec![false; group.len()];
+    let mut applied = vec![Applied::Changed; group.len()];
     for index in order {
-        let Recording { sealed, owner, .. } = &group[index];
-        applied[index] = requests::update(tx, sealed, *owner).await?;
+        let one = &group[index];
+        if one.gate.is_some() && one.gate != gate {
+            applied[index] = Applied::GateTurned;
+        } else if requests::update(tx, &one.sealed, one.owner).await? {
+            applied[index] = Applied::Yes;
+        }
     }
     Ok(applied)
 }
 
-fn chosen<'a>(group: &'a [Recording], applied: &[bool]) -> impl Iterator<Item = &'a Recording> {
+fn chosen<'a>(group: &'a [Recording], applied: &[Applied]) -> impl Iterator<Item = &'a Recording> {
     let pairs = group.iter().zip(applied);
-    pairs.filter(|(_, applied)| **applied).map(|(one, _)| one)
+    let yes = pairs.filter(|(_, applied)| **applied == Applied::Yes);
+    yes.map(|(one, _)| one)
 }
 
 fn arrive(recordings: &[&Recording], when: &str) {

@@ -52,6 +52,11 @@ impl Reconcile {
                 if place.provisioning || place.database != database {
                     continue;
                 }
+                if place.archived && !census.frozen.contains(broker) {
+                    let what =
+                        format!("the book of broker {broker}, which has left, is not frozen");
+                    report.broken(Finding::new(&name, what));
+                }
                 for table in ["book_fence", "chain_head"] {
                     let has = census
                         .tables

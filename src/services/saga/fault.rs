@@ -34,7 +34,9 @@ impl From<&StoreError> for Fault {
     fn from(error: &StoreError) -> Self {
         let text = error.to_string();
         match error {
-            StoreError::Unavailable { .. } | StoreError::Moving { .. } => Self::Away(text),
+            StoreError::Unavailable { .. }
+            | StoreError::Outdated { .. }
+            | StoreError::Moving { .. } => Self::Away(text),
             StoreError::Busy { .. } | StoreError::Database { .. } => Self::Transient(text),
             StoreError::NoBook { .. }
             | StoreError::UnknownServer { .. }

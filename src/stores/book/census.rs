@@ -13,6 +13,8 @@ use crate::stores::router::{DatabaseKey, Router};
 pub struct Census {
     /// By table: every table that has a `broker_id`, found in the database itself.
     pub tables: BTreeMap<String, BTreeSet<BrokerId>>,
+    /// Books that are read and never written.
+    pub frozen: BTreeSet<BrokerId>,
 }
 
 /// # Errors
@@ -40,5 +42,11 @@ pub(crate) async fn census(router: &Router, database: &DatabaseKey) -> Result<Ce
             .map_err(failed)?;
         census.tables.insert(table, brokers.into_iter().collect());
     }
+    let frozen: Vec<u64> =
+        sqlx::query_scalar("SELECT broker_id FROM book_fence WHERE state = 'frozen'")
+            .fetch_all(&pool)
+            .await
+            .map_err(failed)?;
+    census.frozen = frozen.into_iter().collect();
     Ok(census)
 }

@@ -13,8 +13,10 @@ use sqlx::mysql::MySqlRow;
 use sqlx::types::Json;
 use sqlx::{AssertSqlSafe, FromRow, MySql, QueryBuilder};
 
+use self::refresh::RevokedBy;
 use super::{MasterTx, failed};
 use crate::domain::access::{Role, Scope, TeamSeat};
+use crate::domain::ids::BrokerId;
 use crate::stores::StoreError;
 use crate::stores::error::corrupt;
 use crate::stores::pool::Pool;
@@ -105,6 +107,32 @@ impl Logins {
             .map_err(failed)?;
         Ok(done.rows_affected() == 1)
     }
+}
+
+/// Disables everybody of a broker, people and programs, and ends their log-ins.
+///
+/// # Errors
+/// The database's.
+pub async fn disable_all(
+    conn: &mut MasterTx,
+    broker: BrokerId,
+    by: RevokedBy,
+    now: DateTime<Utc>,
+) -> Result<(), StoreError> {
+    for table in ["user", "api_client"] {
+        let sql = format!(
+            "UPDATE {table} SET state = ?, updated_at = ? WHERE broker_id = ? AND state = ?"
+        );
+        sqlx::query(AssertSqlSafe(sql))
+            .bind(LoginState::Disabled.as_str())
+            .bind(now)
+            .bind(broker)
+            .bind(LoginState::Active.as_str())
+            .execute(&mut *conn)
+            .await
+            .map_err(failed)?;
+    }
+    refresh::revoke_broker(conn, broker, by, now).await
 }
 
 fn read_role(text: &str) -> Result<Role, StoreError> {

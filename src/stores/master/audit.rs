@@ -25,6 +25,8 @@ pub struct Placed {
     pub database: DatabaseKey,
     /// Its book is still being made.
     pub provisioning: bool,
+    /// It has left, and its book is kept.
+    pub archived: bool,
 }
 
 /// Brokers that have a place, after a number, in the order of numbers.
@@ -52,6 +54,7 @@ pub async fn placed(master: &Pool, after: BrokerId, limit: u32) -> Result<Vec<Pl
             broker,
             database: DatabaseKey { server, database },
             provisioning: state == "provisioning",
+            archived: state == "archived",
         })
         .collect())
 }

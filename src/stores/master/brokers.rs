@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use chrono::{DateTime, Utc};
-use sqlx::{FromRow, MySql, QueryBuilder};
+use sqlx::{FromRow, MySql, MySqlExecutor, QueryBuilder};
 
 use super::failed;
 use crate::domain::broker::{Broker, BrokerMode, BrokerPlan, BrokerState, Placement};
@@ -279,7 +279,7 @@ pub async fn list(
 /// # Errors
 /// The master's.
 pub async fn set_state(
-    master: &Pool,
+    master: impl MySqlExecutor<'_>,
     id: BrokerId,
     from: BrokerState,
     to: BrokerState,

@@ -50,6 +50,30 @@ pub async fn insert(
     Ok(())
 }
 
+/// The same event for every broker that works in the network.
+///
+/// # Errors
+/// The master's.
+pub async fn insert_for_all(
+    tx: &mut MasterTx,
+    event: &NewEvent,
+    now: DateTime<Utc>,
+) -> Result<(), StoreError> {
+    sqlx::query(
+        "INSERT INTO feed_event (broker_id, kind, subject, payload, created_at)
+         SELECT broker_id, ?, ?, ?, ? FROM broker
+         WHERE state IN ('active', 'suspended', 'leaving')",
+    )
+    .bind(&event.kind)
+    .bind(&event.subject)
+    .bind(&event.payload)
+    .bind(now)
+    .execute(tx)
+    .await
+    .map_err(failed)?;
+    Ok(())
+}
+
 /// Committed events without a position.
 pub const UNSEQUENCED: &str =
     "SELECT id, broker_id FROM feed_event WHERE sequenced = 0 ORDER BY id LIMIT ?";

@@ -1,13 +1,14 @@
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
 use sqlx::ConnectOptions;
 use sqlx::mysql::MySqlConnectOptions;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::stores::StoreError;
+use crate::stores::migrate::{APPLIED, missing_in_book};
 use crate::stores::pool::{Connection, Health, Pool, PoolBounds};
 
 /// One database of one server.
@@ -54,11 +55,26 @@ pub struct PoolUse {
     pub idle: usize,
 }
 
+/// A server as metrics show it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServerUse {
+    pub server: String,
+    /// Connections that this process may use there at once.
+    pub budget: usize,
+    /// Of those, in use now.
+    pub in_use: usize,
+    /// Connections that are open there, idle ones too.
+    pub open: usize,
+}
+
 /// What all pools of one server share: a budget of connections, and whether it answers.
 pub(super) struct Server {
     name: String,
     url: String,
+    most: usize,
     budget: Arc<Semaphore>,
+    /// Its open pools, by database.
+    pools: Mutex<HashMap<String, Pool>>,
     /// Known with the first pool, which reads the server's address.
     health: OnceLock<Arc<Health>>,
 }
@@ -67,6 +83,9 @@ pub(super) struct Server {
 #[derive(Clone)]
 pub(super) struct BookPool {
     pub(super) pool: Pool,
+    database: String,
+    /// Whether the database was found to be at this release's schema: it only goes forward.
+    is_current: Arc<AtomicBool>,
     server: Arc<Server>,
     acquire_timeout: Duration,
 }
@@ -94,6 +113,8 @@ impl Pools {
                 let shared = Server {
                     name: server.name.clone(),
                     url: server.url,
+                    most: server.max_connections as usize,
+                    pools: Mutex::default(),
                     budget: Arc::new(Semaphore::new(server.max_connections as usize)),
                     health: OnceLock::new(),
                 };
@@ -144,10 +165,14 @@ impl Pools {
                 .min_by_key(|(_, pool)| pool.used.load(Ordering::Relaxed))
                 .map(|(key, _)| key.clone());
             // Whoever still works on it finishes; its last connection ends with the last user.
-            if let Some(oldest) = oldest {
-                open.remove(&oldest);
+            if let Some(oldest) = oldest
+                && let Some(closed) = open.remove(&oldest)
+            {
+                closed.pool.server.pools().remove(&oldest.database);
             }
         }
+        let known = pool.pool.clone();
+        pool.server.pools().insert(key.database.clone(), known);
         let used = AtomicU64::new(now);
         open.insert(
             key.clone(),
@@ -176,6 +201,13 @@ impl Pools {
             .collect()
     }
 
+    /// Every server of the configuration, by name.
+    pub(super) fn servers(&self) -> Vec<ServerUse> {
+        let mut all: Vec<ServerUse> = self.servers.values().map(|server| server.used()).collect();
+        all.sort_by(|a, b| a.server.cmp(&b.server));
+        all
+    }
+
     fn server(&self, name: &str) -> Result<&Arc<Server>, StoreError> {
         self.servers
             .get(name)
@@ -197,9 +229,52 @@ impl Pools {
         let pool = Pool::on_server(options.database(&key.database), bounds, Arc::clone(health));
         Ok(BookPool {
             pool,
+            database: key.database.clone(),
+            is_current: Arc::default(),
             server: Arc::clone(server),
             acquire_timeout: bounds.acquire_timeout,
         })
+    }
+}
+
+impl Server {
+    fn pools(&self) -> MutexGuard<'_, HashMap<String, Pool>> {
+        self.pools.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn used(&self) -> ServerUse {
+        let open = self.pools().values().map(|pool| pool.in_use().0).sum();
+        ServerUse {
+            server: self.name.clone(),
+            budget: self.most,
+            in_use: self.most.saturating_sub(self.budget.available_permits()),
+            open,
+        }
+    }
+
+    /// Makes room for one more connection: what is idle in the pools of other databases counts
+    /// too, or a server with many of them would be filled by connections that nobody uses.
+    fn make_room(&self) {
+        let pools = self.pools();
+        loop {
+            let used: Vec<(usize, usize)> = pools.values().map(Pool::in_use).collect();
+            let open: usize = used.iter().map(|(open, _)| open).sum();
+            if open < self.most {
+                return;
+            }
+            // From where most is idle, so that every database keeps some.
+            let fullest = pools.values().zip(&used).max_by_key(|(_, (_, idle))| *idle);
+            if !fullest.is_some_and(|(pool, _)| pool.close_one_idle()) {
+                return;
+            }
+        }
+    }
+
+    /// Counts a caller who got no connection.
+    fn refused(&self, why: &'static str) {
+        let server = self.name.clone();
+        metrics::counter!("settlenet_server_refusals_total", "server" => server, "why" => why)
+            .increment(1);
     }
 }
 
@@ -208,15 +283,55 @@ impl BookPool {
     /// at once, so that its brokers' requests don't pile up.
     pub(super) async fn acquire(&self) -> Result<(OwnedSemaphorePermit, Connection), StoreError> {
         if self.pool.is_down() {
+            self.server.refused("down");
             return Err(self.failed(sqlx::Error::PoolTimedOut));
         }
+        let begun = Instant::now();
+        let got = self.acquire_within().await;
+        let server = self.server.name.clone();
+        metrics::histogram!("settlenet_server_wait_seconds", "server" => server)
+            .record(begun.elapsed());
+        got
+    }
+
+    async fn acquire_within(&self) -> Result<(OwnedSemaphorePermit, Connection), StoreError> {
         let budget = Arc::clone(&self.server.budget).acquire_owned();
-        let permit = tokio::time::timeout(self.acquire_timeout, budget)
-            .await
-            .map_err(|_| self.failed(sqlx::Error::PoolTimedOut))?
-            .map_err(|_| self.failed(sqlx::Error::PoolClosed))?;
-        let connection = self.pool.acquire().await;
-        Ok((permit, connection.map_err(|error| self.failed(error))?))
+        let Ok(permit) = tokio::time::timeout(self.acquire_timeout, budget).await else {
+            self.server.refused("budget");
+            return Err(self.failed(sqlx::Error::PoolTimedOut));
+        };
+        let permit = permit.map_err(|_| self.failed(sqlx::Error::PoolClosed))?;
+        let (_, idle) = self.pool.in_use();
+        if idle == 0 {
+            self.server.make_room();
+        }
+        match self.pool.acquire().await {
+            Ok(mut connection) => {
+                self.check_schema(&mut connection).await?;
+                Ok((permit, connection))
+            }
+            Err(error) => {
+                self.server.refused("connection");
+                Err(self.failed(error))
+            }
+        }
+    }
+
+    /// Refuses a database that is behind this release, before a statement fails on it in the
+    /// middle of something. Asked once while the pool is open.
+    async fn check_schema(&self, connection: &mut Connection) -> Result<(), StoreError> {
+        if self.is_current.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let applied = sqlx::query_scalar(APPLIED).fetch_all(connection).await;
+        let applied: Vec<i64> = applied.map_err(|error| self.failed(error))?;
+        if let Some(missing) = missing_in_book(&applied) {
+            self.server.refused("outdated");
+            let database = format!("{}/{}", self.server.name, self.database);
+            return Err(StoreError::Outdated { database, missing });
+        }
+        self.is_current.store(true, Ordering::Relaxed);
+        Ok(())
     }
 
     pub(super) fn failed(&self, error: sqlx::Error) -> StoreError {

@@ -238,7 +238,8 @@ impl BookPlace {
         reads: &[BookSql],
     ) -> Result<(BookTx, Vec<Vec<MySqlRow>>), StoreError> {
         let (tx, mut sets) = self.start(begin, reads).await?;
-        tx.check_fence(sets.first().and_then(|rows| rows.first()))?;
+        let fence = sets.first().and_then(|rows| rows.first());
+        tx.check_fence(fence, begin == BEGIN_READ)?;
         sets.remove(0);
         Ok((tx, sets))
     }
@@ -411,17 +412,20 @@ impl BookTx {
         rows.map_err(|error| self.failed(error))
     }
 
-    fn check_fence(&self, row: Option<&MySqlRow>) -> Result<(), StoreError> {
+    /// Whether the book is here, of the route's epoch, and open; to be read it may be frozen too.
+    fn check_fence(&self, row: Option<&MySqlRow>, to_read: bool) -> Result<(), StoreError> {
         let row: Option<(String, u64)> = row
             .map(FromRow::from_row)
             .transpose()
             .map_err(|error| self.failed(error))?;
+        let epoch = self.place.route.epoch;
+        let allowed = |state: &str| match Fence::parse(state) {
+            Some(Fence::Open) => true,
+            Some(Fence::Frozen) => to_read,
+            Some(Fence::Closed | Fence::Moved) | None => false,
+        };
         match row {
-            Some((state, epoch))
-                if state == Fence::Open.as_str() && epoch == self.place.route.epoch =>
-            {
-                Ok(())
-            }
+            Some((state, found)) if found == epoch && allowed(&state) => Ok(()),
             Some(_) | None => Err(StoreError::Moving {
                 broker: self.broker(),
             }),

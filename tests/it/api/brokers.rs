@@ -109,7 +109,9 @@ async fn bad_brokers_are_refused_by_field_and_leave_nothing() {
         assert_eq!(answer.problem(), (404, "not_found"), "{nobody}");
         let path = format!("{BROKERS}/{nobody}/suspend");
         assert_eq!(
-            api.post(&path, &token, json!({})).await.problem(),
+            api.post(&path, &token, json!({"reason": "x"}))
+                .await
+                .problem(),
             (404, "not_found")
         );
     }
@@ -131,7 +133,8 @@ async fn brokers_are_listed_suspended_and_resumed() {
     for (verb, state) in [("suspend", "suspended"), ("resume", "active")] {
         for _ in 0..2 {
             let path = format!("{BROKERS}/{gamma}/{verb}");
-            let answer = api.post_as(&path, &token, None, json!({})).await;
+            let body = json!({"reason": "an audit"});
+            let answer = api.post_as(&path, &token, None, body).await;
             assert_eq!((answer.status, &answer.body["state"]), (200, &json!(state)));
         }
         let listed = api.get(&format!("{BROKERS}?state=suspended"), &token).await;
@@ -225,7 +228,8 @@ async fn the_staff_of_a_suspended_broker_starts_nothing_new() {
     assert_eq!(opened.status, 201, "{opened:?}");
     let platform = api.platform().await;
     let path = format!("{BROKERS}/{}/suspend", api.world.gamma);
-    assert_eq!(api.post(&path, &platform, json!({})).await.status, 200);
+    let body = json!({"reason": "an audit"});
+    assert_eq!(api.post(&path, &platform, body).await.status, 200);
 
     let user =
         json!({"login": "eve", "password": "correct horse battery", "role": "broker_viewer"});
@@ -238,7 +242,7 @@ async fn the_staff_of_a_suspended_broker_starts_nothing_new() {
         ("/v1/accounts", other),
     ] {
         let answer = api.post(path, &token, body).await;
-        assert_eq!(answer.problem(), (403, "broker_suspended"), "{path}");
+        assert_eq!(answer.problem(), (409, "paused"), "{path}");
     }
     let users = api.get("/v1/team/users", &token).await;
     assert_eq!(users.status, 200);

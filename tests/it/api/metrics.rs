@@ -59,6 +59,9 @@ async fn the_state_of_sagas_outbox_and_pools_is_shown() {
         "settlenet_sagas{status=\"stuck\"} ",
         "settlenet_outbox_depth ",
         "settlenet_outbox_oldest_seconds ",
+        "settlenet_server_up{server=\"b\"} 1",
+        "settlenet_server_connections{server=\"a\",state=\"in_use\"} ",
+        "settlenet_server_wait_seconds_count{server=\"a\"} ",
         "settlenet_pool_connections{server=\"master\",database=\"master\",state=\"busy\"} ",
     ];
     until("all are shown", Duration::from_secs(20), async || {

@@ -10,6 +10,7 @@ mod lists;
 mod metrics;
 mod moves;
 mod partners;
+mod pauses;
 mod plans;
 mod reconcile;
 mod requests;

@@ -459,21 +459,27 @@ async fn a_suspended_broker_finishes_and_starts_nothing() {
     let id = id_of(&api.post(REQUESTS, &as_alpha, send_to(&api, beta)).await);
     api.post(&path(&id, "accept"), &as_beta, json!({})).await;
     let waiting = id_of(&api.post(REQUESTS, &as_alpha, send_to(&api, beta)).await);
-    sqlx::query("UPDATE broker SET state = 'suspended' WHERE broker_id = ?")
-        .bind(alpha)
-        .execute(&api.world.app.systems.master)
-        .await
-        .unwrap();
+    let suspend = format!("/v1/admin/brokers/{alpha}/suspend");
+    let platform = api.platform().await;
+    let suspended = api
+        .post(&suspend, &platform, json!({"reason": "an audit"}))
+        .await;
+    assert_eq!(suspended.body["state"], "suspended");
     let new = api.post(REQUESTS, &as_alpha, send_to(&api, beta)).await;
-    assert_eq!(new.problem(), (403, "broker_suspended"));
+    assert_eq!(new.problem(), (409, "paused"));
+    assert_eq!(new.body["paused"]["reason"], "an audit");
     let late = api
         .post(&path(&waiting, "accept"), &as_beta, json!({}))
         .await;
-    assert_eq!(late.problem(), (409, "author_suspended"));
+    assert_eq!(late.problem(), (409, "paused"));
+    assert_eq!(
+        late.body["paused"],
+        json!({"scope": "broker", "broker_id": alpha})
+    );
     let again = api.post(&path(&id, "accept"), &as_beta, json!({})).await;
     assert_eq!(again.status, 200, "it was accepted before");
     let to_it = api.post(REQUESTS, &as_beta, send_to(&api, alpha)).await;
-    assert_eq!(to_it.fields(), ["target_broker_id"]);
+    assert_eq!(to_it.problem(), (409, "paused"));
     api.post(&path(&id, "sent"), &as_alpha, proof()).await;
     let confirmed = api.post(&path(&id, "confirm"), &as_beta, json!({})).await;
     assert_eq!(confirmed.body["status"], "completed");

@@ -55,9 +55,10 @@ async fn a_network_is_set_up() {
     let listed = stdout(&listed);
     assert!(listed.starts_with("id"), "{listed}");
     assert_eq!(listed.lines().count(), 3);
-    for (verb, state) in [("suspend", "suspended"), ("resume", "active")] {
-        let (code, broker) = ask(&["admin", "broker", verb, &id]).await;
-        assert_eq!((code, &broker["state"]), (Some(0), &json!(state)));
+    for (verb, state) in [("pause", "suspended"), ("resume", "active")] {
+        let reason = ["admin", verb, "broker", &id, "--reason", "an audit"];
+        let (code, pause) = ask(&reason).await;
+        assert_eq!((code, &pause["broker_id"]), (Some(0), &alpha["id"]));
         let (_, broker) = ask(&["admin", "broker", "show", &id]).await;
         assert_eq!(broker["state"], state);
     }
@@ -65,6 +66,30 @@ async fn a_network_is_set_up() {
     assert_eq!(shards[0]["brokers"], 1);
     let (_, servers) = ask(&["admin", "server", "list"]).await;
     assert_eq!(servers[0]["databases"], 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_network_is_paused_and_resumed() {
+    let world = World::new().await;
+    let ask = async |args: &[&str]| json(&world.databases, args).await;
+    let currency = world.currency.as_str();
+    for what in [&["network"][..], &["currency", currency]] {
+        let pause = [&["admin", "pause"], what, &["--reason", "a drill"]].concat();
+        let (code, paused) = ask(&pause).await;
+        assert_eq!((code, &paused["reason"]), (Some(0), &json!("a drill")));
+        assert!(paused["paused_by"].as_str().unwrap().starts_with("cli"));
+        let again = run(&world.databases, &pause).await;
+        assert!(stderr(&again).contains("was paused already"));
+        let (_, listed) = ask(&["admin", "pause", "list"]).await;
+        assert_eq!(listed[0], paused);
+        let resume = [&["admin", "resume"], what, &["--reason", "over"]].concat();
+        let (code, lifted) = ask(&resume).await;
+        assert_eq!((code, &lifted["lift_reason"]), (Some(0), &json!("over")));
+        assert_eq!(ask(&resume).await, (Some(0), Value::Null));
+    }
+    assert_eq!(ask(&["admin", "pause", "list"]).await.1, json!([]));
+    let (_, all) = ask(&["admin", "pause", "list", "--all"]).await;
+    assert_eq!(all.as_array().unwrap().len(), 2);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -124,7 +149,9 @@ async fn what_there_is_not_and_what_is_wrong() {
     let nobody = "00000000-0000-0000-0000-000000000001";
     for args in [
         &["admin", "broker", "show", "7"][..],
-        &["admin", "broker", "suspend", "7"],
+        &["admin", "pause", "broker", "7", "--reason", "x"],
+        &["admin", "resume", "broker", "7"],
+        &["admin", "pause", "currency", "NONE", "--reason", "x"],
         &["admin", "broker", "create", "New", "--referred-by", "7"],
         &[
             "admin",
@@ -162,6 +189,8 @@ async fn what_there_is_not_and_what_is_wrong() {
         &["admin", "invite", "revoke", "NR-000000000001"],
         &["admin", "saga", "list", "--status", "lost"],
         &["admin", "server", "add", "b", "--capacity", "0"],
+        &["admin", "pause", "network"],
+        &["admin", "pause", "currency", "usd", "--reason", "x"],
         &["admin", "user", "create", "anna"],
         &["admin", "saga", "show", "NR-1"],
         &["admin"],

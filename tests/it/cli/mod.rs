@@ -1,6 +1,7 @@
 //! The program itself, as an operator runs it.
 
 mod admin;
+mod book_file;
 mod chain;
 mod moves;
 mod reconcile;
@@ -18,6 +19,20 @@ pub async fn run(databases: &Databases, args: &[&str]) -> Output {
 
 /// The same with something on standard input.
 pub async fn run_with(databases: &Databases, args: &[&str], input: &'static str) -> Output {
+    started(databases, args, &[], input).await
+}
+
+/// The same with more in its environment.
+pub async fn run_env(databases: &Databases, args: &[&str], env: &[(&str, &str)]) -> Output {
+    started(databases, args, env, "").await
+}
+
+async fn started(
+    databases: &Databases,
+    args: &[&str],
+    env: &[(&str, &str)],
+    input: &'static str,
+) -> Output {
     let mut command = Command::new(program());
     command
         .args(args)
@@ -25,6 +40,7 @@ pub async fn run_with(databases: &Databases, args: &[&str], input: &'static str)
         .env("SETTLENET_MASTER__URL", databases.master_url().expose())
         .env("SETTLENET_BOOKS__DATABASE_PREFIX", &databases.prefix)
         .env_remove("SETTLENET_PASSWORD")
+        .envs(env.iter().copied())
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
@@ -76,8 +92,12 @@ fn help_is_there_for_all() {
     for (what, verbs) in [
         (
             "broker",
-            &["create", "list", "show", "suspend", "resume", "plan"][..],
+            &[
+                "create", "list", "show", "move", "export", "import", "offboard", "plan",
+            ][..],
         ),
+        ("pause", &["network", "broker", "currency", "list"]),
+        ("resume", &["network", "broker", "currency"]),
         ("server", &["add", "list"]),
         ("shard", &["create", "list"]),
         ("user", &["create"]),

@@ -10,6 +10,7 @@ use uuid::Uuid;
 use super::{StoreError, failed, read_scopes, write_scopes};
 use crate::domain::access::Scope;
 use crate::domain::canonical::Hash;
+use crate::domain::ids::BrokerId;
 use crate::domain::ids::UserId;
 use crate::stores::master::MasterTx;
 
@@ -203,6 +204,29 @@ pub async fn revoke_user(
     .bind(now)
     .bind(by.as_str())
     .bind(user_id.bits())
+    .execute(conn)
+    .await
+    .map_err(failed)?;
+    Ok(())
+}
+
+/// Of all people of a broker.
+///
+/// # Errors
+/// The database's.
+pub async fn revoke_broker(
+    conn: &mut MasterTx,
+    broker: BrokerId,
+    by: RevokedBy,
+    now: DateTime<Utc>,
+) -> Result<(), StoreError> {
+    sqlx::query(
+        "UPDATE refresh_family SET revoked_at = ?, revoked_by = ?
+         WHERE user_id IN (SELECT user_id FROM user WHERE broker_id = ?) AND revoked_at IS NULL",
+    )
+    .bind(now)
+    .bind(by.as_str())
+    .bind(broker)
     .execute(conn)
     .await
     .map_err(failed)?;

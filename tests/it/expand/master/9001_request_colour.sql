@@ -1,0 +1,1 @@
+ALTER TABLE network_request ADD COLUMN colour VARCHAR(16) NULL

@@ -1,0 +1,1 @@
+ALTER TABLE transaction ADD COLUMN colour VARCHAR(16) NULL
