@@ -22,7 +22,7 @@ use chrono::{DateTime, Utc};
 use serde_json::json;
 
 use super::books::{BooksError, BooksService, Bound, BoundSet};
-use crate::domain::broker::{Broker, BrokerMode, BrokerPlan, BrokerState};
+use crate::domain::broker::{Broker, BrokerPlan, BrokerState};
 use crate::domain::ids::BrokerId;
 use crate::domain::pause::Hindrance;
 use crate::domain::plan_limits::{Excess, PlanLimit, Usage, excess};
@@ -30,7 +30,7 @@ use crate::runtime::failpoint;
 use crate::stores::StoreError;
 use crate::stores::master::access::user;
 use crate::stores::master::feed::{self, NewEvent};
-use crate::stores::master::{self, MasterTx, brokers, domains, standing};
+use crate::stores::master::{self, MasterTx, brokers, domains, moves, standing};
 use crate::stores::pool::Pool;
 
 /// Changes of others that one change sees to their end before it gives up.
@@ -277,25 +277,7 @@ async fn changed(
         payload: json!({ "from": broker.plan, "to": to }),
     };
     feed::insert(tx, &[told], now).await?;
-    if broker.plan.mode() != to.mode() {
-        wanted_mode_changed(tx, broker, to.mode(), now).await?;
-    }
-    Ok(())
-}
-
-/// A broker's plan puts its book elsewhere than the plan before did: the platform is told, whose
-/// it is to move the book there. Until then the broker's mode stays what it is.
-async fn wanted_mode_changed(
-    tx: &mut MasterTx,
-    broker: &Broker,
-    mode: BrokerMode,
-    now: DateTime<Utc>,
-) -> Result<(), StoreError> {
-    let told = NewEvent {
-        broker: feed::PLATFORM,
-        kind: "broker.mode_wanted".to_owned(),
-        subject: broker.id.to_string(),
-        payload: json!({ "broker_mode": broker.mode, "wanted": mode }),
-    };
-    feed::insert(tx, &[told], now).await
+    // The book follows by a move, which a worker begins; until it has arrived the broker's mode stays
+    // what it is.
+    moves::want_mode(tx, broker.id, to.mode(), now).await
 }

@@ -44,7 +44,7 @@ pub fn start(app: &App, config: &Config, shutdown: &CancellationToken) -> JoinSe
         async move { sequencer::sequence(&app).await }
     }));
     let changed = app.clone();
-    workers.spawn(turn("plans", WATCH_PERIOD, shutdown.clone(), move || {
+    workers.spawn(turn("plans", PLANS_PERIOD, shutdown.clone(), move || {
         let app = changed.clone();
         async move { plans::finish(&app).await }
     }));
@@ -91,6 +91,9 @@ pub fn measure(workers: &mut JoinSet<()>, app: &App, shutdown: &CancellationToke
 
 /// What has waited for a minute can wait a little longer for being told of.
 const WATCH_PERIOD: Duration = Duration::from_secs(10);
+
+/// A broker that has paid for a book of its own sees it move.
+const PLANS_PERIOD: Duration = Duration::from_secs(2);
 
 /// As often as it is worth being asked.
 const MEASURE_PERIOD: Duration = Duration::from_secs(5);
