@@ -24,7 +24,7 @@ use crate::domain::ids::BrokerId;
 use crate::runtime::failpoint;
 use crate::stores::StoreError;
 use crate::stores::book::{self, HeldBook};
-use crate::stores::master::{brokers, moves};
+use crate::stores::master::{self, brokers, moves};
 use crate::stores::pool::Pool;
 use crate::stores::router::{BookRead, Router};
 
@@ -231,8 +231,7 @@ impl BookFiles {
         if !begun {
             fits(&open, &header, before.as_ref(), replace)?;
         }
-        let turned = held.turn(now, |found| fence::close_for_import(closed, found));
-        turned.await??;
+        self.close(&held, closed, now).await?;
         // Nobody writes any more. What was looked at before may have grown until then.
         if !begun && present(&held).await? != before {
             open_again(&held, closed, before.is_some(), now).await?;
@@ -263,6 +262,25 @@ impl BookFiles {
         let scope = self.router.book(header.broker).await?;
         let held = HeldBook::new(&self.router, header.broker, &scope.route().database)?;
         read_back(&held, header, &|_, _, _| {}).await
+    }
+
+    /// Closes the book while no move of it can begin: one that begins later finds it closed, and
+    /// waits.
+    async fn close(
+        &self,
+        held: &HeldBook,
+        closed: FenceRow,
+        now: DateTime<Utc>,
+    ) -> Result<(), BookFileError> {
+        let broker = held.broker();
+        let mut tx = master::begin(&self.master).await?;
+        brokers::lock(&mut tx, broker).await?;
+        if let Some(open) = moves::open_of(&self.master, broker).await? {
+            return Err(BookFileError::Moving { id: open.id });
+        }
+        let turned = held.turn(now, |found| fence::close_for_import(closed, found));
+        turned.await??;
+        Ok(master::commit(tx).await?)
     }
 
     async fn may_import(&self, id: BrokerId) -> Result<(), BookFileError> {

@@ -47,7 +47,7 @@ pub enum MoveError {
     NoSuchBroker { id: BrokerId },
     #[error("no move {id}")]
     NoSuchMove { id: Uuid },
-    #[error("broker {id} is {state}; only the book of one that works, is suspended or is leaving can move", state = .state.as_str())]
+    #[error("broker {id} is {state}; only the book of an active or suspended one can move", state = .state.as_str())]
     NotMovable { id: BrokerId, state: BrokerState },
     #[error("move {id} of this broker goes on: it must end or be cancelled first")]
     GoesOn { id: Uuid },
@@ -222,12 +222,13 @@ impl MoveService {
         cause: MoveCause,
         intention: Option<&Intention>,
     ) -> Result<BrokerMove, MoveError> {
-        let found = brokers::get(&self.master, broker).await?;
-        let found = found.ok_or(MoveError::NoSuchBroker { id: broker })?;
         let now = self.clock.now();
         let id = self.entropy.uuid(now);
         let inserted = async {
             let mut tx = master::begin(&self.master).await?;
+            // Whoever closes the book for something else, or lets the broker go, takes turns.
+            let found = brokers::lock(&mut tx, broker).await?;
+            let found = found.ok_or(MoveError::NoSuchBroker { id: broker })?;
             self.insert(&mut tx, id, &found, to, cause, now).await?;
             if let Some(intention) = intention {
                 idempotency::insert(&mut tx, intention, &id.to_string(), now).await?;

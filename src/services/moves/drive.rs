@@ -10,7 +10,7 @@ use super::copy::Copy;
 use super::engine::MoveEngine;
 use super::fault::{Fault, Remedy};
 use crate::domain::broker_move::{BookPlace, BrokerMove, MoveEvent, MoveProof, MoveState};
-use crate::domain::fence::{NotOurs, Passage, take_copy};
+use crate::domain::fence::{Fence, NotOurs, Passage, take_copy};
 use crate::domain::ids::BrokerId;
 use crate::runtime::failpoint::{self, Ask};
 use crate::stores::StoreError;
@@ -143,6 +143,10 @@ impl MoveEngine {
             move_id: this.id,
             epoch,
         };
+        let found = copy.source().fence().await?;
+        if !found.is_some_and(|fence| fence.state == Fence::Open && fence.epoch == epoch) {
+            return Err(Fault::Closed);
+        }
         let until = self.fence_lease_end();
         failpoint::at("move.fencing.before");
         if !moves::fence(&self.0.master, claim, epoch, until).await? {

@@ -14,6 +14,9 @@ pub(super) enum Fault {
     /// This process is asked to end.
     #[error("the process ends")]
     Stopping,
+    /// Not by this move: an import goes on, or has died.
+    #[error("the book is closed by something else, such as an import that has to be finished")]
+    Closed,
     #[error("{side}: {error}")]
     Fence {
         side: &'static str,
@@ -62,7 +65,7 @@ impl Fault {
             | Self::RootsDiffer
             | Self::LeftBehind { .. }
             | Self::Book(_) => Remedy::Tell,
-            Self::Stopping => Remedy::Wait,
+            Self::Stopping | Self::Closed => Remedy::Wait,
             Self::Provisioning(ProvisioningError::Store(error)) | Self::Store(error) => {
                 // A copy that another claim has taken shows as a book that is moving.
                 match error {

@@ -27,6 +27,19 @@ impl HeldBook {
         router.place_in(broker, database).map(Self)
     }
 
+    #[must_use]
+    pub const fn broker(&self) -> BrokerId {
+        self.0.broker()
+    }
+
+    /// The fence, as it is now.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn fence(&self) -> Result<Option<FenceRow>, StoreError> {
+        self.0.fence_now().await
+    }
+
     /// A read of one moment.
     ///
     /// # Errors

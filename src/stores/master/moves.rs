@@ -579,7 +579,7 @@ pub async fn want_mode(
 /// Brokers whose plan puts their book elsewhere, and that have no open move, after a number.
 pub const WANTING: &str = "SELECT broker_id, mode_wanted FROM broker b
     WHERE mode_wanted IN ('SOLO', 'FULL') AND broker_id > ?
-      AND state IN ('active', 'suspended', 'leaving') AND mode_wanted <> broker_mode
+      AND state IN ('active', 'suspended') AND mode_wanted <> broker_mode
       AND NOT EXISTS (SELECT 1 FROM broker_move m WHERE m.open_broker_id = b.broker_id)
     ORDER BY broker_id LIMIT ?";
 

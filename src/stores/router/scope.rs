@@ -174,6 +174,15 @@ impl BookPlace {
         Ok(outcome)
     }
 
+    pub(in crate::stores) const fn broker(&self) -> BrokerId {
+        self.route.broker
+    }
+
+    pub(in crate::stores) async fn fence_now(&self) -> Result<Option<FenceRow>, StoreError> {
+        let (_permit, mut connection) = self.pool.acquire().await?;
+        self.fence(&mut connection).await
+    }
+
     async fn fence(&self, connection: &mut Connection) -> Result<Option<FenceRow>, StoreError> {
         let sql = "SELECT state, epoch, move_id FROM book_fence WHERE broker_id = ?";
         let row = sqlx::query(sql).bind(self.route.broker);
