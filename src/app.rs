@@ -9,15 +9,20 @@ use crate::runtime::{Clock, Entropy};
 use crate::services::alerts::AlertService;
 use crate::services::book_files::BookFiles;
 use crate::services::books::BooksService;
+use crate::services::domains::DomainService;
 use crate::services::feeds::FeedService;
+use crate::services::invites::InviteService;
 use crate::services::moves::{MoveEngine, MoveLimits, MoveService};
 use crate::services::network::{NetworkRules, NetworkService};
 use crate::services::obligations::ObligationService;
 use crate::services::offboarding::Offboarding;
+use crate::services::partners::PartnerService;
 use crate::services::pauses::PauseService;
+use crate::services::plans::PlanService;
 use crate::services::provisioning::Provisioning;
 use crate::services::reconcile::Reconcile;
 use crate::services::saga::{SagaEngine, SagaLimits, SagaRecords, Systems};
+use crate::services::signup::SignupService;
 use crate::services::uploads::UploadService;
 use crate::stores::StoreError;
 use crate::stores::ledger::{Ledger, LedgerConfig, LedgerError};
@@ -43,6 +48,11 @@ pub struct App {
     pub offboarding: Offboarding,
     pub moves: MoveService,
     pub move_engine: MoveEngine,
+    pub partners: Arc<PartnerService>,
+    pub plans: Arc<PlanService>,
+    pub domains: Arc<DomainService>,
+    pub invites: Arc<InviteService>,
+    pub signup: Arc<SignupService>,
     pub reconcile: Reconcile,
 }
 
@@ -110,6 +120,13 @@ impl Stores {
         let places = self.provisioning(config);
         let retention_s = u32::try_from(config.moves.retention_s.0).unwrap_or(u32::MAX);
         MoveService::new(self.master.clone(), places, clock, entropy, retention_s)
+    }
+
+    /// What changes brokers' plans.
+    #[must_use]
+    pub fn plans(&self) -> PlanService {
+        let books = BooksService::new(Arc::clone(&self.router));
+        PlanService::new(self.master.clone(), books)
     }
 }
 
@@ -180,14 +197,31 @@ impl App {
             engine.clone(),
             rules,
         );
+        let provisioning = stores.provisioning(config);
+        let signup = SignupService::new(
+            systems.master.clone(),
+            provisioning.clone(),
+            config.network.signup,
+        );
+        let plans = stores.plans();
+        let books = BooksService::new(Arc::clone(&systems.router));
+        let partners = PartnerService::new(systems.master.clone(), books.clone(), plans.clone());
         let uploads = UploadService::new(systems.master.clone(), systems.clock.clone());
         Ok(Self {
             sagas: SagaRecords::new(systems.master.clone()),
             obligations: ObligationService::new(systems.master.clone(), systems.ledger.clone()),
-            books: BooksService::new(Arc::clone(&systems.router)),
+            books,
+            partners: Arc::new(partners),
+            plans: Arc::new(plans),
+            domains: Arc::new(DomainService::new(
+                systems.master.clone(),
+                systems.clock.clone(),
+            )),
+            invites: Arc::new(InviteService::new(systems.master.clone())),
+            signup: Arc::new(signup),
             feeds: FeedService::new(systems.master.clone()),
             alerts: AlertService::new(systems.master.clone(), systems.clock.clone()),
-            provisioning: stores.provisioning(config),
+            provisioning,
             offboarding: stores.offboarding(),
             pauses: PauseService::new(systems.master.clone(), Arc::clone(&currencies)),
             moves,

@@ -3,6 +3,8 @@
 mod alert;
 mod book_file;
 mod broker;
+mod domain;
+mod invite;
 mod moves;
 mod offboard;
 mod pause;
@@ -36,8 +38,8 @@ const NO_SUCH_THING: u8 = 4;
     verbatim_doc_comment,
     after_help = "\
 Exit codes: 0 done, or so already; 1 failed, the reason on standard error; 2 the \
-command line or the configuration is wrong; 4 there is no such broker, move, currency, shard, saga or \
-alert; 5 something must be settled before a broker can leave."
+command line or the configuration is wrong; 4 there is no such broker, move, currency, shard, saga, \
+invitation, host name or alert; 5 something must be settled before a broker can leave."
 )]
 pub(super) struct Args {
     #[command(subcommand)]
@@ -72,6 +74,12 @@ enum What {
     /// People who log in
     #[command(subcommand)]
     User(user::What),
+    /// Invitations, by which brokers join the network themselves
+    #[command(subcommand)]
+    Invite(invite::What),
+    /// Host names under which dashboards are brokers' own
+    #[command(subcommand)]
+    Domain(domain::What),
     /// Operations across several databases: what is stuck, and what can be done
     #[command(subcommand)]
     Saga(saga::What),
@@ -95,6 +103,8 @@ pub(super) async fn run(args: &Args) -> Result<ExitCode, Failure> {
         What::Server(what) => place::servers(what, &config).await?,
         What::Shard(what) => place::shards(what, &config).await?,
         What::User(what) => user::run(what, &config).await?,
+        What::Invite(what) => invite::run(what, &config).await?,
+        What::Domain(what) => domain::run(what, &config).await?,
         What::Saga(what) => saga::run(what, &config).await?,
         What::Alert(what) => alert::run(what, &config).await?,
     };

@@ -23,6 +23,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::domain::access::Role;
+use crate::domain::invite::SignupMode;
 use crate::domain::terms::DefaultTerms;
 
 pub use error::ConfigError;
@@ -290,6 +291,8 @@ pub struct Saga {
 #[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Network {
+    /// Who may become a broker by themselves.
+    pub signup: SignupMode,
     /// How long after `sent` the target has to confirm before an arbiter may be
     /// asked.
     pub confirm_by_s: Seconds,
@@ -421,6 +424,7 @@ impl Default for Saga {
 impl Default for Network {
     fn default() -> Self {
         Self {
+            signup: SignupMode::Invite,
             confirm_by_s: Seconds(3 * 24 * 3600),
             terms: DefaultTerms::default(),
         }

@@ -114,6 +114,8 @@ pub const BOOK_TABLES: &[&BookTable] = &[
     &CHAIN_HEAD,
     &ACCOUNT,
     &RESERVATION,
+    &PARTNER,
+    &BOOK_LIMIT,
     &SAGA_STEP,
     &IDEMPOTENCY_KEY,
     &FEED_EVENT,
@@ -211,6 +213,41 @@ pub const RESERVATION: BookTable = BookTable {
         column(CHANGE, Kind::Unsigned),
     ],
     key: 2,
+    numbered: true,
+    mutable: true,
+};
+
+pub const PARTNER: BookTable = BookTable {
+    name: "partner",
+    columns: &[
+        column("partner_id", Kind::Unsigned),
+        column("kind", Kind::Text),
+        column("display_name", Kind::Text),
+        column("search_name", Kind::Text),
+        nullable("phone", Kind::Text),
+        nullable("contacts", Kind::Text),
+        nullable("note", Kind::Text),
+        nullable("platform_broker_id", Kind::Unsigned),
+        column("state", Kind::Text),
+        column("created_at", Kind::Time),
+        column("updated_at", Kind::Time),
+        column(CHANGE, Kind::Unsigned),
+    ],
+    key: 1,
+    numbered: true,
+    mutable: true,
+};
+
+pub const BOOK_LIMIT: BookTable = BookTable {
+    name: "book_limit",
+    columns: &[
+        nullable("offline_partners", Kind::Unsigned),
+        column("plan_number", Kind::Unsigned),
+        nullable("refused_at", Kind::Unsigned),
+        column("updated_at", Kind::Time),
+        column(CHANGE, Kind::Unsigned),
+    ],
+    key: 0,
     numbered: true,
     mutable: true,
 };

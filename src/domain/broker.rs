@@ -27,6 +27,9 @@ words!(
 );
 
 impl BrokerPlan {
+    /// Where a broker of the plan belongs. Its book is there from the start where the broker is
+    /// made with the plan; after a change of plan it gets there by a move, so that until then
+    /// [`Broker::mode`] says another.
     #[must_use]
     pub const fn mode(self) -> BrokerMode {
         match self {
@@ -64,6 +67,10 @@ pub struct Broker {
     pub name: String,
     pub mode: BrokerMode,
     pub plan: BrokerPlan,
+    /// While a change of plan is under way: the plan that it leads to.
+    pub plan_wanted: Option<BrokerPlan>,
+    /// Changes of plan until now: the number of the last.
+    pub plan_number: u64,
     pub state: BrokerState,
     /// `None` until a place was found.
     pub placement: Option<Placement>,
@@ -71,6 +78,15 @@ pub struct Broker {
     pub route_epoch: u64,
     pub referred_by: Option<BrokerId>,
     pub created_at: DateTime<Utc>,
+}
+
+impl Broker {
+    /// The plan by which people and domains are counted: while a change is under way, the one that
+    /// it leads to, so that nothing comes that would not fit it.
+    #[must_use]
+    pub fn plan_to_fit(&self) -> BrokerPlan {
+        self.plan_wanted.unwrap_or(self.plan)
+    }
 }
 
 /// A name as it is kept: trimmed, one line, at most [`MAX_NAME`] characters; `None` where that

@@ -101,6 +101,15 @@ public_id!(
     /// A program that logs in: an API client.
     ClientId, "CL-"
 );
+public_id!(
+    /// An invitation to join the network.
+    InviteId, "IV-"
+);
+
+public_id!(
+    /// A broker's client or counterpart; unique within the book.
+    PartnerId, "FO-"
+);
 
 /// Whether a text is the uid of a broker's client or counterpart: `FO-` and 12 hex digits. It
 /// names an account in a book as it is written, so it is written in one way only: in lower case.

@@ -45,7 +45,7 @@ struct ListQuery {
 }
 
 #[derive(Serialize, utoipa::ToSchema)]
-struct AccountView {
+pub(super) struct AccountView {
     #[schema(value_type = String, example = "AC-b14b29cff4e8")]
     id: AccountId,
     /// `house`, `cashier`, `partner`
@@ -75,7 +75,7 @@ struct OpenBody {
     #[schema(value_type = String, example = "partner")]
     owner_kind: OwnerKind,
     /// 1 to 64 of letters, digits, `_`, `-` and `.`; for the house `main`, `commission` or
-    /// `suspense`.
+    /// `suspense`. A partner's accounts are those of its uid.
     #[schema(example = "FO-0a5bb4c3d2e1")]
     owner_ref: String,
     #[schema(example = "USD")]
@@ -230,7 +230,7 @@ async fn book_entry(
     Ok((StatusCode::CREATED, Json(view)))
 }
 
-async fn view(state: &AppState, account: AccountState) -> Result<AccountView, Problem> {
+pub(super) async fn view(state: &AppState, account: AccountState) -> Result<AccountView, Problem> {
     let exponent = exponent_of(state, account.owner.currency.as_str()).await?;
     let money = |minor: i64| format_minor(i128::from(minor), exponent);
     let balance = account.balance;
@@ -255,7 +255,9 @@ impl From<BooksError> for Problem {
             BooksError::Invalid { field, rule } => Self::invalid(field, rule),
             BooksError::NoSuchAccount => Self::new(Code::NotFound),
             BooksError::Hindered(hindrance) => hindrance.into(),
-            BooksError::HouseAccount => Self::new(Code::Conflict).detail(detail),
+            BooksError::HouseAccount | BooksError::Archived => {
+                Self::new(Code::Conflict).detail(detail)
+            }
             BooksError::Promised { .. } => {
                 Self::new(Code::Conflict).detail("Something is promised on it: see reserved.")
             }

@@ -35,7 +35,7 @@ pub fn routes() -> Routes {
 }
 
 #[derive(Serialize, utoipa::ToSchema)]
-struct BrokerView {
+pub(super) struct BrokerView {
     id: BrokerId,
     name: String,
     /// `SOLO`: the book is in a shared shard; `FULL`: in a database of its own
@@ -44,6 +44,9 @@ struct BrokerView {
     /// `starter`, `growth`, `pro`
     #[schema(value_type = String)]
     plan: BrokerPlan,
+    /// While a change of plan is under way: the plan that it leads to.
+    #[schema(value_type = Option<String>, required)]
+    plan_wanted: Option<BrokerPlan>,
     /// `provisioning`, `active`, `suspended`, `leaving`, `archived`
     #[schema(value_type = String)]
     state: BrokerState,
@@ -53,7 +56,7 @@ struct BrokerView {
 }
 
 #[derive(Serialize, utoipa::ToSchema)]
-struct AdminBrokerView {
+pub(super) struct AdminBrokerView {
     id: BrokerId,
     name: String,
     /// `SOLO`, `FULL`
@@ -62,6 +65,9 @@ struct AdminBrokerView {
     /// `starter`, `growth`, `pro`
     #[schema(value_type = String)]
     plan: BrokerPlan,
+    /// While a change of plan is under way: the plan that it leads to.
+    #[schema(value_type = Option<String>, required)]
+    plan_wanted: Option<BrokerPlan>,
     /// `provisioning`, `active`, `suspended`, `leaving`, `archived`
     #[schema(value_type = String)]
     state: BrokerState,
@@ -142,15 +148,7 @@ async fn own(
     State(state): State<AppState>,
 ) -> Result<Json<BrokerView>, Problem> {
     let broker = state.app.provisioning.broker(me.seat.broker_id).await?;
-    Ok(Json(BrokerView {
-        id: broker.id,
-        name: broker.name,
-        broker_mode: broker.mode,
-        plan: broker.plan,
-        state: broker.state,
-        referred_by_broker_id: broker.referred_by,
-        created_at: broker.created_at,
-    }))
+    Ok(Json(broker.into()))
 }
 
 /// Create a broker with its book, and the first of its people where one is given.
@@ -259,6 +257,21 @@ async fn resume(
     Ok(Json(state.app.provisioning.broker(id).await?.into()))
 }
 
+impl From<Broker> for BrokerView {
+    fn from(broker: Broker) -> Self {
+        Self {
+            id: broker.id,
+            name: broker.name,
+            broker_mode: broker.mode,
+            plan: broker.plan,
+            plan_wanted: broker.plan_wanted,
+            state: broker.state,
+            referred_by_broker_id: broker.referred_by,
+            created_at: broker.created_at,
+        }
+    }
+}
+
 impl From<Broker> for AdminBrokerView {
     fn from(broker: Broker) -> Self {
         let (shard_id, server_name, database_name) = match broker.placement {
@@ -271,6 +284,7 @@ impl From<Broker> for AdminBrokerView {
             name: broker.name,
             broker_mode: broker.mode,
             plan: broker.plan,
+            plan_wanted: broker.plan_wanted,
             state: broker.state,
             referred_by_broker_id: broker.referred_by,
             shard_id,

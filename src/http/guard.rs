@@ -20,13 +20,15 @@ use axum::http::HeaderMap;
 use axum::http::header::AUTHORIZATION;
 use axum::http::request::Parts;
 
+use super::domains::check_site;
 use super::problem::{Code, Problem};
 use super::state::AppState;
 use crate::domain::access::{Action, Permission, Principal, Refusal, Seat};
 use crate::services::auth::TokenError;
 
 /// A caller who may do `A`, and the seat from which it is done: 401 without a valid token or an
-/// account that still stands where `A` asks for it, 403 where role or scopes don't do.
+/// account that still stands where `A` asks for it, 403 where role or scopes don't do, or where the
+/// host of the request is another broker's own.
 #[derive(Clone, Debug)]
 pub struct Allowed<A: Permission> {
     pub principal: Principal,
@@ -43,6 +45,7 @@ impl<A: Permission> FromRequestParts<AppState> for Allowed<A> {
         let span = tracing::Span::current();
         span.record("sub", principal.sub());
         span.record("broker_id", principal.broker_id());
+        check_site(state, parts, &principal).await?;
         principal.authorize(A::ACTION)?;
         if A::ACTION.asks_standing() && !state.auth.still_stands(&principal).await? {
             return Err(Problem::new(Code::CallerDisabled));

@@ -8,9 +8,11 @@ mod accounts;
 mod auth;
 mod brokers;
 mod chain;
+mod domains;
 pub mod guard;
 mod health;
 pub mod idempotency;
+mod invites;
 pub mod json;
 mod layers;
 mod money;
@@ -19,7 +21,9 @@ mod obligations;
 mod offboarding;
 pub mod paging;
 pub mod params;
+mod partners;
 mod pauses;
+mod plans;
 pub mod problem;
 mod rate;
 mod reconcile;
@@ -28,6 +32,7 @@ pub mod routes;
 mod sagas;
 mod serve;
 mod servers;
+mod signup;
 mod state;
 mod team;
 mod uploads;
@@ -51,13 +56,18 @@ pub fn routes() -> Routes {
     Routes::new()
         .merge(health::routes())
         .merge(auth::routes())
+        .merge(signup::routes())
         .merge(team::routes())
         .merge(requests::routes())
         .merge(uploads::routes())
         .merge(obligations::routes())
         .merge(accounts::routes())
+        .merge(partners::routes())
         .merge(chain::routes())
         .merge(brokers::routes())
+        .merge(plans::routes())
+        .merge(domains::routes())
+        .merge(invites::routes())
         .merge(servers::routes())
         .merge(pauses::routes())
         .merge(offboarding::routes())

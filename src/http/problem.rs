@@ -67,6 +67,13 @@ codes! {
     DeadlinePassed = "deadline_passed", CONFLICT, "The deadline has passed";
     BooksRefused = "books_refused", CONFLICT, "A book refused it, and nothing was changed";
     NotYourMove = "not_your_move", FORBIDDEN, "This is the other side's to do";
+    PlanLimit = "plan_limit", FORBIDDEN, "The broker's plan has no room for one more";
+    PlanTooSmall = "plan_too_small", CONFLICT, "The broker has more than the plan allows";
+    SignupClosed = "signup_closed", FORBIDDEN, "The network takes nobody by themselves";
+    NotInvited = "not_invited", FORBIDDEN, "The invitation can't be used";
+    WrongSite = "wrong_site", FORBIDDEN, "The host is another broker's own";
+    PartnerKnown = "partner_known", CONFLICT, "The broker is a partner already";
+    HostTaken = "host_taken", CONFLICT, "The host name is another broker's";
     NameTaken = "name_taken", CONFLICT, "The name is taken";
     NoRoom = "no_room", CONFLICT, "No place with room takes what is new";
     LoginTaken = "login_taken", CONFLICT, "The login is taken";

@@ -297,6 +297,7 @@ impl From<TeamError> for Problem {
             TeamError::Beyond(Beyond::Role { .. }) => Self::new(Code::RoleForbidden).detail(detail),
             TeamError::Beyond(Beyond::Scope(_)) => Self::new(Code::ScopeMissing).detail(detail),
             TeamError::Hindered(hindrance) => hindrance.into(),
+            TeamError::Plan(reached) => reached.into(),
             TeamError::NotFound => Self::new(Code::NotFound),
             TeamError::Own => Self::new(Code::OwnAccount),
             TeamError::KeyReused => Self::new(Code::KeyReused),

@@ -2,9 +2,10 @@
 
 mod export;
 mod own_entry;
+mod partners;
 mod verify;
 
-pub use crate::stores::book::StoredEntry;
+pub use crate::stores::book::{Bound, BoundSet, StoredEntry};
 pub use export::ExportError;
 pub use own_entry::{EntryInput, OwnEntryKind};
 pub use verify::Walked;
@@ -47,6 +48,8 @@ pub enum BooksError {
     Hindered(#[from] Hindrance),
     #[error("no such account")]
     NoSuchAccount,
+    #[error("the partner was archived: restore it before it gets accounts")]
+    Archived,
     /// The house's accounts stay open.
     #[error("an account of the house can't be closed")]
     HouseAccount,
@@ -131,6 +134,7 @@ impl BooksService {
             .await?;
         match opened {
             Opened::Now(state) | Opened::Before(state) => Ok(state),
+            Opened::Archived => Err(BooksError::Archived),
             Opened::OtherRequest => Err(BooksError::KeyReused),
         }
     }

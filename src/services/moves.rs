@@ -13,6 +13,7 @@ mod purge;
 pub use engine::{MoveEngine, MoveLimits};
 
 use chrono::{DateTime, Utc};
+use serde_json::json;
 use uuid::Uuid;
 
 use crate::domain::broker::{Broker, BrokerMode, BrokerState, Placement};
@@ -21,10 +22,14 @@ use crate::domain::ids::BrokerId;
 use crate::runtime::{Clock, Entropy};
 use crate::services::provisioning::{Provisioning, ProvisioningError};
 use crate::stores::StoreError;
+use crate::stores::master::alerts::{self, NewAlert};
 use crate::stores::master::idempotency::{self, Intention, Known};
 use crate::stores::master::moves::{self, NewMove, Step};
-use crate::stores::master::{self, MasterTx, alerts, brokers, placement};
+use crate::stores::master::{self, MasterTx, brokers, placement};
 use crate::stores::pool::Pool;
+
+/// Brokers whose moves are begun between two looks at the master.
+const WANTED_BATCH: u32 = 100;
 
 /// Where a book is to go.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,7 +47,7 @@ pub enum MoveError {
     NoSuchBroker { id: BrokerId },
     #[error("no move {id}")]
     NoSuchMove { id: Uuid },
-    #[error("broker {id} is {state}; only the book of an active or suspended one can move", state = .state.as_str())]
+    #[error("broker {id} is {state}; only the book of one that works, is suspended or is leaving can move", state = .state.as_str())]
     NotMovable { id: BrokerId, state: BrokerState },
     #[error("move {id} of this broker goes on: it must end or be cancelled first")]
     GoesOn { id: Uuid },
@@ -157,29 +162,57 @@ impl MoveService {
         }
     }
 
-    /// Begins the move that a plan asks for, in the transaction that changes the plan; `None`
-    /// where the book is in the right kind of place.
+    /// Begins the moves that plans ask for. One that finds no room is told of, and tried again the
+    /// next time.
     ///
     /// # Errors
-    /// As [`Self::start`].
-    pub async fn start_for_plan(
-        &self,
-        tx: &mut MasterTx,
-        broker: &Broker,
-        now: DateTime<Utc>,
-    ) -> Result<Option<Uuid>, MoveError> {
-        let wanted = broker.plan.mode();
-        if wanted == broker.mode {
-            return Ok(None);
+    /// The master's.
+    pub async fn begin_wanted(&self) -> Result<(), StoreError> {
+        let mut after = 0;
+        loop {
+            let found = moves::wanting(&self.master, after, WANTED_BATCH).await?;
+            for (broker, mode) in &found {
+                let to = match mode {
+                    BrokerMode::Solo => Destination::Shard(None),
+                    BrokerMode::Full => Destination::Own(None),
+                };
+                let begun = self.begin(*broker, to, MoveCause::Plan, None).await;
+                self.tell_of_room(*broker, begun).await?;
+            }
+            match found.last() {
+                Some((last, _)) if found.len() == WANTED_BATCH as usize => after = *last,
+                Some(_) | None => return Ok(()),
+            }
         }
-        let to = match wanted {
-            BrokerMode::Solo => Destination::Shard(None),
-            BrokerMode::Full => Destination::Own(None),
-        };
-        let id = self.entropy.uuid(now);
-        self.insert(tx, id, broker, to, MoveCause::Plan, now)
-            .await?;
-        Ok(Some(id))
+    }
+
+    async fn tell_of_room(
+        &self,
+        broker: BrokerId,
+        begun: Result<BrokerMove, MoveError>,
+    ) -> Result<(), StoreError> {
+        let (now, subject) = (self.clock.now(), broker.to_string());
+        let mut tx = master::begin(&self.master).await?;
+        match begun {
+            Ok(_) => {
+                alerts::resolve(&mut tx, moves::NO_ROOM_ALERT, &subject, now).await?;
+            }
+            Err(error @ (MoveError::NoShard | MoveError::NoServer)) => {
+                let alert = NewAlert {
+                    kind: moves::NO_ROOM_ALERT,
+                    message: format!(
+                        "The plan of broker {broker} puts its book elsewhere, but {error}. It works \
+                         on where it is; make room, and the move begins by itself."
+                    ),
+                    subject,
+                    details: json!({ "broker_id": broker }),
+                };
+                alerts::raise(&mut tx, &alert, now).await?;
+            }
+            // Somebody else has begun it, or a database is away: the next time tells.
+            Err(error) => tracing::info!(%error, broker, "a move that a plan wants waits"),
+        }
+        master::commit(tx).await
     }
 
     async fn begin(
@@ -339,6 +372,14 @@ impl MoveService {
         limit: u32,
     ) -> Result<Vec<BrokerMove>, MoveError> {
         Ok(moves::list(&self.master, broker, after, limit).await?)
+    }
+
+    /// How many moves go on, by their states.
+    ///
+    /// # Errors
+    /// The master's.
+    pub async fn counts(&self) -> Result<Vec<(String, i64)>, StoreError> {
+        moves::counts(&self.master).await
     }
 
     /// Asks for a move to be given up. The book stays where it is, unless it has gone already.

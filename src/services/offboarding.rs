@@ -308,7 +308,7 @@ impl Offboarding {
         };
         let mut tx = master::begin(&self.master).await?;
         standing::turn(&mut tx).await?;
-        let state = brokers::lock(&mut tx, id).await?;
+        let state = brokers::lock(&mut tx, id).await?.map(|broker| broker.state);
         match state.ok_or(ExitError::NoSuchBroker { id })? {
             BrokerState::Leaving => {
                 brokers::set_state(&mut tx, id, BrokerState::Leaving, BrokerState::Archived)
@@ -331,7 +331,7 @@ impl Offboarding {
     async fn turn(&self, id: BrokerId, by: &str, now: DateTime<Utc>) -> Result<(), ExitError> {
         let mut tx = master::begin(&self.master).await?;
         standing::turn(&mut tx).await?;
-        let state = brokers::lock(&mut tx, id).await?;
+        let state = brokers::lock(&mut tx, id).await?.map(|broker| broker.state);
         let state = state.ok_or(ExitError::NoSuchBroker { id })?;
         match state {
             BrokerState::Active | BrokerState::Suspended => {

@@ -255,7 +255,7 @@ impl PauseService {
         standing::turn(&mut tx).await?;
         let mut open = pauses::open_of(&mut tx, what).await?.map(|pause| pause.id);
         if let Some(id) = what.broker() {
-            let state = brokers::lock(&mut tx, id).await?;
+            let state = brokers::lock(&mut tx, id).await?.map(|broker| broker.state);
             let suspended = state.ok_or(PauseError::NoSuchBroker { id })? == BrokerState::Suspended;
             if suspended && open.is_none() {
                 // By a process of a release that kept no pauses.
@@ -280,7 +280,7 @@ impl PauseService {
 
 /// Marks a broker as suspended.
 async fn suspend(tx: &mut MasterTx, id: BrokerId) -> Result<(), PauseError> {
-    let state = brokers::lock(tx, id).await?;
+    let state = brokers::lock(tx, id).await?.map(|broker| broker.state);
     match state.ok_or(PauseError::NoSuchBroker { id })? {
         BrokerState::Active => {
             brokers::set_state(tx, id, BrokerState::Active, BrokerState::Suspended).await?;

@@ -26,7 +26,7 @@ use crate::stores::StoreError;
 use crate::stores::book;
 use crate::stores::master::brokers::{self, NewBroker};
 use crate::stores::master::idempotency::{self, Intention, Known};
-use crate::stores::master::{self, placement, standing};
+use crate::stores::master::{self, MasterTx, placement, standing};
 use crate::stores::migrate::{
     Kind, MigrationError, Survey, check_name, forget_number, is_system, migrate, survey,
 };
@@ -289,7 +289,8 @@ impl Provisioning {
         }
     }
 
-    async fn known(
+    /// The broker that an intention has made.
+    pub(super) async fn known(
         &self,
         intention: Option<&Intention>,
     ) -> Result<Option<BrokerId>, ProvisioningError> {
@@ -315,24 +316,40 @@ impl Provisioning {
         // A pause of the network that has answered lets nobody in any more: the gate is held first,
         // and what is read after it is as it stays.
         let (mut tx, _) = standing::begin(&self.master).await?;
-        let (standing, _) = standing::look(&mut tx, [None, None], None).await?;
+        let id = self.record_in(&mut tx, new, now).await?;
+        if let Some(intention) = intention {
+            idempotency::insert(&mut tx, intention, &id.to_string(), now).await?;
+        }
+        master::commit(tx).await?;
+        Ok(id)
+    }
+
+    /// A broker's row with its place, in a transaction that holds the gate of what may start and
+    /// has more to record. Once it has committed, [`Self::finish_broker`] goes on.
+    pub(super) async fn record_in(
+        &self,
+        tx: &mut MasterTx,
+        new: &NewBroker,
+        now: DateTime<Utc>,
+    ) -> Result<BrokerId, ProvisioningError> {
+        let (standing, _) = standing::look(&mut *tx, [None, None], None).await?;
         standing.network_is_open()?;
         // The place next: its rows are what placements take turns on.
         let place = match new.plan.mode() {
             BrokerMode::Solo => Place::Shard(
-                placement::emptiest_shard(&mut tx, None)
+                placement::emptiest_shard(tx, None)
                     .await?
                     .ok_or(ProvisioningError::NoShard)?
                     .shard_id,
             ),
             BrokerMode::Full => Place::Server(
-                placement::emptiest_server(&mut tx, None)
+                placement::emptiest_server(tx, None)
                     .await?
                     .ok_or(ProvisioningError::NoServer)?
                     .name,
             ),
         };
-        let id = brokers::insert(&mut tx, new, now).await?;
+        let id = brokers::insert(tx, new, now).await?;
         let placement = match place {
             Place::Shard(shard) => Placement::Shard(shard),
             Place::Server(server) => Placement::Own {
@@ -340,11 +357,7 @@ impl Provisioning {
                 database: self.own_database(id),
             },
         };
-        brokers::place(&mut tx, id, &placement).await?;
-        if let Some(intention) = intention {
-            idempotency::insert(&mut tx, intention, &id.to_string(), now).await?;
-        }
-        master::commit(tx).await?;
+        brokers::place(tx, id, &placement).await?;
         Ok(id)
     }
 

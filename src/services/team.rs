@@ -15,6 +15,7 @@ use crate::domain::broker::BrokerState;
 use crate::domain::canonical::Hash;
 use crate::domain::ids::{BrokerId, ClientId, UserId};
 use crate::domain::pause::Hindrance;
+use crate::domain::plan_limits::{LimitReached, PlanLimit};
 use crate::domain::text;
 use crate::runtime::Clock;
 use crate::stores::StoreError;
@@ -22,7 +23,7 @@ use crate::stores::master::access::refresh::{self, RevokedBy};
 use crate::stores::master::access::{After, LoginState, api_client, user};
 use crate::stores::master::idempotency::{self, Intention, Known};
 use crate::stores::master::standing;
-use crate::stores::master::{self, MasterTx};
+use crate::stores::master::{self, MasterTx, brokers};
 use crate::stores::pool::Pool;
 
 /// Shortest password, in characters; NIST SP 800-63B asks for length and for nothing else.
@@ -107,6 +108,9 @@ pub enum TeamError {
     /// A broker that is not active adds nobody.
     #[error(transparent)]
     Hindered(#[from] Hindrance),
+    /// The broker's plan has no room for one more of its people.
+    #[error(transparent)]
+    Plan(LimitReached),
     #[error("there is no such member in the team")]
     NotFound,
     #[error("nobody disables their own account")]
@@ -152,11 +156,12 @@ impl TeamService {
         }
     }
 
-    /// Adds a person. A repeat of the same intention answers with the same person.
+    /// Adds a person. A repeat of the same intention answers with the same person. Those of a
+    /// broker are bounded by its plan, whoever adds them.
     ///
     /// # Errors
     /// What is wrong with the login, password or role; [`TeamError::LoginTaken`]; what the
-    /// caller may not hand on.
+    /// caller may not hand on; [`TeamError::Plan`].
     pub async fn create_user(
         &self,
         team: TeamSeat,
@@ -173,41 +178,62 @@ impl TeamService {
         // A person logs in with all that their role has.
         self.may_add(by, team, new.role, &scopes_of(new.role))
             .await?;
-        let password_hash = self.passwords.hash(new.password).await?;
         let now = self.clock.now();
-        let user_id = UserId::derive(&[&intention.client, &intention.key]);
+        let row = self.person(login, new, intention, now).await?;
         let row = user::User {
-            user_id,
-            login,
-            password_hash,
-            role: new.role,
             broker_id: team.broker_id,
-            state: LoginState::Active,
-            created_at: now,
+            ..row
         };
+        let user_id = row.user_id;
         let subject = user_id.to_string();
         let Some(mut tx) = self.claim(intention, &subject, now).await? else {
             let mut conn = self.pool.acquire().await.map_err(master::failed)?;
             let row = user::by_id(&mut conn, user_id).await?;
             return row.map(shown_user).ok_or(TeamError::NotFound);
         };
+        if let Some(broker) = team.broker_id {
+            room_for_one(&mut tx, broker).await?;
+        }
         user::insert(&mut tx, &row, now).await.map_err(taken)?;
         master::commit(tx).await?;
         Ok(shown_user(row))
     }
 
+    /// The row of a person with a password of their own and no broker yet, for whoever records it.
+    pub(super) async fn person(
+        &self,
+        login: String,
+        new: NewUser,
+        intention: &Intention,
+        now: DateTime<Utc>,
+    ) -> Result<user::User, TeamError> {
+        Ok(user::User {
+            user_id: UserId::derive(&[&intention.client, &intention.key]),
+            login,
+            password_hash: self.passwords.hash(new.password).await?,
+            role: new.role,
+            broker_id: None,
+            state: LoginState::Active,
+            created_at: now,
+        })
+    }
+
     /// Whether [`Self::create_user`] would take a broker's person, for whoever makes something
-    /// else first.
+    /// else first. Gives the login in its one form.
     ///
     /// # Errors
     /// As there.
-    pub async fn check_new(&self, new: &NewUser, intention: &Intention) -> Result<(), TeamError> {
+    pub async fn check_new(
+        &self,
+        new: &NewUser,
+        intention: &Intention,
+    ) -> Result<String, TeamError> {
         let login = login(&new.login).ok_or(TeamError::Login)?;
         check_password(&new.password)?;
         let user_id = UserId::derive(&[&intention.client, &intention.key]);
         match user::by_login(&self.pool, &login).await? {
             Some(other) if other.user_id != user_id => Err(TeamError::LoginTaken),
-            Some(_) | None => Ok(()),
+            Some(_) | None => Ok(login),
         }
     }
 
@@ -385,8 +411,18 @@ impl TeamService {
     }
 }
 
+/// Whether a broker's plan has room for one more of its people; nobody else adds one, and its plan
+/// stays, until the transaction ends.
+async fn room_for_one(tx: &mut MasterTx, id: BrokerId) -> Result<(), TeamError> {
+    let broker = brokers::lock(tx, id).await?.ok_or(TeamError::NotFound)?;
+    let there = user::count_active(tx, id).await?;
+    let plan = broker.plan_to_fit();
+    plan.room_for_one(PlanLimit::TeamMembers, there)
+        .map_err(TeamError::Plan)
+}
+
 /// The key itself and the id derived from it were claimed first, so a duplicate is the login.
-fn taken(error: StoreError) -> TeamError {
+pub(super) fn taken(error: StoreError) -> TeamError {
     if error.is_duplicate() {
         TeamError::LoginTaken
     } else {

@@ -5,6 +5,7 @@ use futures::future::join_all;
 
 use super::{Found, Served};
 use crate::app::App;
+use crate::domain::broker_move::MoveState;
 use crate::domain::saga::SagaStatus;
 
 /// How long a server has to answer a connection.
@@ -32,6 +33,13 @@ impl Gauges {
             let count = counts.iter().find(|(of, _)| *of == status);
             let count = count.map_or(0, |(_, count)| *count);
             metrics::gauge!("settlenet_sagas", "status" => status.as_str()).set(float(count));
+        }
+        let moves = app.moves.counts().await?;
+        for state in MoveState::ALL.iter().filter(|state| state.is_open()) {
+            let count = moves.iter().find(|(of, _)| of == state.as_str());
+            let count = count.map_or(0, |(_, count)| *count);
+            let count = float(count.try_into().unwrap_or(0));
+            metrics::gauge!("settlenet_moves", "state" => state.as_str()).set(count);
         }
         let (depth, oldest) = app.sagas.backlog().await?;
         metrics::gauge!("settlenet_outbox_depth").set(float(depth));

@@ -5,6 +5,7 @@ mod access;
 mod expiry;
 mod gauges;
 mod moves;
+mod plans;
 mod sagas;
 mod sequencer;
 mod watch;
@@ -41,6 +42,11 @@ pub fn start(app: &App, config: &Config, shutdown: &CancellationToken) -> JoinSe
     workers.spawn(turn("sequencer", poll, shutdown.clone(), move || {
         let app = feeds.clone();
         async move { sequencer::sequence(&app).await }
+    }));
+    let changed = app.clone();
+    workers.spawn(turn("plans", PLANS_PERIOD, shutdown.clone(), move || {
+        let app = changed.clone();
+        async move { plans::finish(&app).await }
     }));
     let (watched, patience) = (app.clone(), config.saga.alert_after_ms.duration());
     workers.spawn(turn("watch", WATCH_PERIOD, shutdown.clone(), move || {
@@ -85,6 +91,9 @@ pub fn measure(workers: &mut JoinSet<()>, app: &App, shutdown: &CancellationToke
 
 /// What has waited for a minute can wait a little longer for being told of.
 const WATCH_PERIOD: Duration = Duration::from_secs(10);
+
+/// A broker that has paid for a book of its own sees it move.
+const PLANS_PERIOD: Duration = Duration::from_secs(2);
 
 /// As often as it is worth being asked.
 const MEASURE_PERIOD: Duration = Duration::from_secs(5);

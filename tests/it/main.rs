@@ -13,6 +13,7 @@ mod expand;
 mod feed;
 mod harness;
 mod ids;
+mod isolation;
 mod ledger;
 mod migrate;
 mod moves;

@@ -3,7 +3,8 @@
 use chrono::Utc;
 use settlenet::domain::ids::ObligationId;
 use settlenet::domain::obligation::ObligationStatus;
-use settlenet::stores::master::{feed, obligations, requests, sagas};
+use settlenet::stores::book::partners;
+use settlenet::stores::master::{feed, moves, obligations, requests, sagas};
 use settlenet::stores::migrate::{Kind, migrate};
 use sqlx::mysql::MySqlRow;
 use sqlx::{AssertSqlSafe, MySqlPool, Row};
@@ -138,5 +139,91 @@ async fn a_page_of_obligations_is_read_by_an_index() {
             .collect();
         let expected = ["debtor", "creditor"].map(|side| Some(format!("obligation_{side}_newest")));
         assert_eq!(keys, expected, "{status:?} {after:?}");
+    }
+}
+
+/// A page of a book's partners, and a search among them, read an index, however many there are.
+#[tokio::test(flavor = "multi_thread")]
+async fn partners_are_listed_and_searched_by_an_index() {
+    let mut databases = Databases::new().await;
+    let tenant = databases.tenant().await;
+    let url = databases.url("b", &tenant);
+    migrate(&url, Kind::Tenant).await.unwrap();
+    let pool = MySqlPool::connect(url.expose()).await.unwrap();
+    let fill = format!(
+        "INSERT INTO partner (broker_id, partner_id, kind, display_name, search_name, state,
+             created_at, updated_at)
+         SELECT 1 + seq % 4, seq, IF(seq % 3 = 0, 'online', 'offline'), CONCAT('Client ', seq),
+             CONCAT('client ', seq), 'active', NOW(6) + INTERVAL seq SECOND, NOW(6)
+         FROM seq_1_to_{HISTORY}"
+    );
+    for sql in [fill.as_str(), "ANALYZE TABLE partner"] {
+        sqlx::raw_sql(AssertSqlSafe(sql))
+            .execute(&pool)
+            .await
+            .unwrap();
+    }
+    let name = Some(("client 77", "client 77\u{10ffff}"));
+    for (pages, range, key, sorted, most) in [
+        (partners::NEWEST, None, "partner_newest", false, HISTORY),
+        (partners::NAMED, name, "partner_name", true, 100),
+        (partners::NUMBERED, Some(("7", "77")), "PRIMARY", true, 100),
+    ] {
+        for (sql, after) in pages.into_iter().zip([None, Some(Utc::now())]) {
+            let mut query = sqlx::query(AssertSqlSafe(format!("EXPLAIN {sql}"))).bind(1);
+            if let Some((first, last)) = range {
+                query = query.bind(first).bind(last);
+            }
+            let none = None::<String>;
+            query = query.bind(&none).bind(&none).bind(&none).bind(&none);
+            if let Some(at) = after {
+                query = query.bind(at).bind(at).bind(u64::MAX);
+            }
+            let rows: Vec<MySqlRow> = query.bind(51).fetch_all(&pool).await.unwrap();
+            assert_eq!(rows.len(), 1);
+            let extra: Option<String> = rows[0].get("Extra");
+            let extra = extra.unwrap_or_default();
+            let used: Option<String> = rows[0].get("key");
+            assert_eq!(used.as_deref(), Some(key), "{sql}: {extra}");
+            assert_eq!(extra.contains("filesort"), sorted, "{sql}: {extra}");
+            let read: Option<String> = rows[0].try_get("rows").unwrap();
+            let read: u32 = read.unwrap_or_default().trim().parse().unwrap();
+            assert!(read <= most, "{sql}: {read} rows are read");
+        }
+    }
+    // Room for one more is counted in an index that has all that is asked.
+    let count = "EXPLAIN SELECT COUNT(*) FROM partner WHERE broker_id = 1 AND kind = 'offline' \
+                 AND state = 'active'";
+    let row = sqlx::query(count).fetch_one(&pool).await.unwrap();
+    let used: Option<String> = row.get("key");
+    assert_eq!(used.as_deref(), Some("partner_places"));
+    let extra: Option<String> = row.get("Extra");
+    assert!(extra.unwrap_or_default().contains("Using index"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn moves_that_are_due_are_found_by_an_index() {
+    let databases = Databases::new().await;
+    migrate(databases.master_url(), Kind::Master).await.unwrap();
+    let pool = MySqlPool::connect(databases.master_url().expose())
+        .await
+        .unwrap();
+    for fill in [
+        "INSERT INTO broker_move (move_id, broker_id, state, cause, from_server, from_database,
+             to_server, to_database, retention_s, due_at, created_at)
+         SELECT UNHEX(LPAD(HEX(seq), 32, '0')), seq, 'done', 'admin', 'a', 'x', 'b', 'y', 1,
+             IF(seq % 500 = 0, NOW(6), NULL), NOW(6) FROM seq_1_to_HISTORY",
+        "ANALYZE TABLE broker_move",
+    ] {
+        let fill = fill.replace("HISTORY", &HISTORY.to_string());
+        sqlx::raw_sql(AssertSqlSafe(fill))
+            .execute(&pool)
+            .await
+            .unwrap();
+    }
+    let due = plan(&pool, moves::DUE, &[Bind::Now, Bind::Number(1)]).await;
+    for (table, key, read) in due {
+        assert_eq!(key.as_deref(), Some("broker_move_due"), "{table}");
+        assert!(read < 100, "{table}: {read}");
     }
 }

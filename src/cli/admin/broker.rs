@@ -13,6 +13,7 @@ use crate::domain::canonical::Hash;
 use crate::domain::ids::BrokerId;
 use crate::runtime::Clock;
 use crate::services::Intention;
+use crate::services::plans::{AskedBy, PlanError};
 use crate::services::provisioning::{Provisioning, ProvisioningError};
 
 #[derive(Debug, Subcommand)]
@@ -92,6 +93,17 @@ pub(super) enum What {
     /// A running `serve` or `worker` does the work; `settlenet admin move show`
     /// says how far it is.
     Move(super::moves::Start),
+    /// Put a broker on another plan
+    ///
+    /// It is another at once; to or from pro the book moves to a database of its own
+    /// or back. Where the broker has more than the plan allows, the message says what
+    /// has to go first. Said again, it finishes what was begun.
+    Plan {
+        /// The broker
+        id: BrokerId,
+        /// starter, growth, pro
+        plan: BrokerPlan,
+    },
 }
 
 pub(super) async fn run(what: &What, config: &Config) -> Result<(Shown, ExitCode), Failure> {
@@ -102,7 +114,8 @@ pub(super) async fn run(what: &What, config: &Config) -> Result<(Shown, ExitCode
 }
 
 async fn one(what: &What, config: &Config) -> Result<Shown, Failure> {
-    let places = Stores::open(config)?.provisioning(config);
+    let stores = Stores::open(config)?;
+    let places = stores.provisioning(config);
     let one = match what {
         What::Create {
             name,
@@ -125,6 +138,16 @@ async fn one(what: &What, config: &Config) -> Result<Shown, Failure> {
         } => return book_file::import(file, *replace, *check, config).await,
         What::Show { id } | What::Offboard { id, .. } => places.broker(*id).await,
         What::Move(start) => return super::moves::start(start, config).await,
+        What::Plan { id, plan } => {
+            let now = Clock::from_env().now();
+            let plans = stores.plans();
+            let changed = plans.change(*id, *plan, AskedBy::Platform, now);
+            return match Box::pin(changed).await {
+                Ok(broker) => Ok(shown(&broker)),
+                Err(PlanError::NoSuchBroker { id }) => Err(no_such(format!("broker {id}"))),
+                Err(error) => Err(error.into()),
+            };
+        }
     };
     Ok(shown(&one.map_err(failure)?))
 }
@@ -222,6 +245,7 @@ fn view(broker: &Broker) -> Value {
         "name": broker.name,
         "broker_mode": broker.mode,
         "plan": broker.plan,
+        "plan_wanted": broker.plan_wanted,
         "state": broker.state,
         "referred_by_broker_id": broker.referred_by,
         "shard_id": shard,

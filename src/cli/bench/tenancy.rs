@@ -216,7 +216,7 @@ fn write(
             .post(format!("{address}/v1/accounts/{account}/entries"))
             .bearer_auth(token)
             .header("idempotency-key", uuid::Uuid::now_v7().to_string())
-            .json(&json!({ "kind": "account.correction", "side": "credit", "amount": "1.00" }));
+            .json(&json!({ "kind": "correction", "side": "credit", "amount": "1.00", "currency_code": "USD" }));
         Box::pin(async move {
             request.send().await?.error_for_status()?.bytes().await?;
             Ok(())

@@ -342,6 +342,15 @@ impl AuthService {
         Ok(families + inner.throttle.purge(now, limit).await?)
     }
 
+    /// Counts a call of somebody who has no account, as an attempt from their address.
+    ///
+    /// # Errors
+    /// [`AuthError::Throttled`] after too many; the database's.
+    pub async fn charge_stranger(&self, address: IpAddr) -> Result<(), AuthError> {
+        let now = self.0.clock.now();
+        self.0.throttle.charge_address(address, now).await
+    }
+
     /// Hashes passwords, within the same bounds as log-ins.
     #[must_use]
     pub fn passwords(&self) -> Passwords {

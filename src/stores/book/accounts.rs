@@ -2,10 +2,11 @@
 //! book.
 
 use chrono::{DateTime, Utc};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::intention::{Claimed, claim};
-use super::rows::{AccountColumns, HeadRow, account_columns};
+use super::rows::{AccountColumns, account_columns};
+use super::{feed, partners};
 use crate::domain::account::{AccountRef, Balance, OwnerKind};
 use crate::domain::book::AccountState;
 use crate::domain::ids::AccountId;
@@ -18,12 +19,6 @@ const ACCOUNT: BookSql = BookSql::new(concat!(
     account_columns!(),
     " FROM account WHERE broker_id = ? AND account_id = ?"
 ));
-const FORWARD: BookSql = BookSql::new(
-    "UPDATE chain_head SET feed_position = feed_position + 1, change_seq = change_seq + 1 \
-     WHERE broker_id = ?",
-);
-const CLAIMED: BookSql =
-    BookSql::new("UPDATE chain_head SET change_seq = change_seq + 1 WHERE broker_id = ?");
 const INSERT: BookSql = BookSql::new(
     "INSERT INTO account (broker_id, account_id, owner_kind, owner_ref, currency_code, state, \
      balance, reserved, min_balance, created_at, change_seq) \
@@ -47,6 +42,8 @@ pub enum Opened {
     /// There was none, or it was closed.
     Now(AccountState),
     Before(AccountState),
+    /// The owner is a partner that was archived.
+    Archived,
     /// The client's key stood for something else.
     OtherRequest,
 }
@@ -89,11 +86,16 @@ pub async fn open_account(
         tx.commit().await?;
         return Ok(Opened::OtherRequest);
     }
-    let state = match find(&mut tx, owner.id()).await? {
+    let found = find(&mut tx, owner.id()).await?;
+    let opens = claimed == Claimed::Now && !found.as_ref().is_some_and(|state| state.open);
+    if opens && partners::is_archived(&mut tx, owner).await? {
+        tx.rollback().await?;
+        return Ok(Opened::Archived);
+    }
+    let state = match found {
         Some(state) if state.open || claimed == Claimed::Before => {
             if claimed == Claimed::Now {
-                let query = tx.sql(CLAIMED);
-                tx.execute(query).await?;
+                feed::changed(&mut tx).await?;
             }
             tx.commit().await?;
             return Ok(Opened::Before(state));
@@ -109,7 +111,8 @@ pub async fn open_account(
         None => insert(&mut tx, owner, head.change(), now).await?,
     };
     let event = json!({ "owner": owner });
-    tell(&mut tx, head, "account.opened", owner.id(), event, now).await?;
+    let subject = owner.id().to_string();
+    feed::tell(&mut tx, &head, "account.opened", subject, event, now).await?;
     tx.commit().await?;
     Ok(Opened::Now(state))
 }
@@ -136,7 +139,7 @@ pub async fn close_account(
             tx.execute(query).await?;
             let balance = state.balance.balance.to_string();
             let event = json!({ "owner": state.owner, "balance": balance });
-            tell(&mut tx, head, "account.closed", id, event, now).await?;
+            feed::tell(&mut tx, &head, "account.closed", id.to_string(), event, now).await?;
             Closed::Done(AccountState {
                 open: false,
                 ..state
@@ -179,31 +182,4 @@ async fn insert(
         .bind(change);
     tx.execute(query).await?;
     Ok(state)
-}
-
-/// An event of the book's feed, at its next position, and the end of the write.
-async fn tell(
-    tx: &mut BookTx,
-    head: HeadRow,
-    kind: &'static str,
-    subject: AccountId,
-    payload: Value,
-    now: DateTime<Utc>,
-) -> Result<(), StoreError> {
-    let position = head.feed_position + 1;
-    tx.insert(
-        "INSERT INTO feed_event (broker_id, position, kind, subject, payload, created_at)",
-        &[payload],
-        |row, payload| {
-            row.push_bind(position)
-                .push_bind(kind)
-                .push_bind(subject.to_string())
-                .push_bind(payload.clone())
-                .push_bind(now);
-        },
-        "",
-    )
-    .await?;
-    let query = tx.sql(FORWARD);
-    tx.execute(query).await.map(drop)
 }

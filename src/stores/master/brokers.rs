@@ -28,6 +28,8 @@ struct Row {
     name: String,
     broker_mode: String,
     plan: String,
+    plan_wanted: Option<String>,
+    plan_number: u64,
     state: String,
     shared_shard_id: Option<u32>,
     server_name: Option<String>,
@@ -49,10 +51,13 @@ impl Row {
                 .zip(self.database_name.clone())
                 .map(|(server, database)| Placement::Own { server, database }),
         };
+        let plan = |text: &str| BrokerPlan::parse(text).ok_or_else(|| bad("plan"));
         Ok(Broker {
             id: self.broker_id,
             mode,
-            plan: BrokerPlan::parse(&self.plan).ok_or_else(|| bad("plan"))?,
+            plan: plan(&self.plan)?,
+            plan_wanted: self.plan_wanted.as_deref().map(plan).transpose()?,
+            plan_number: self.plan_number,
             state: BrokerState::parse(&self.state).ok_or_else(|| bad("state"))?,
             placement,
             route_epoch: self.route_epoch,
@@ -65,8 +70,8 @@ impl Row {
 
 macro_rules! columns {
     () => {
-        "broker_id, name, broker_mode, plan, state, shared_shard_id, server_name, database_name, \
-         route_epoch, referred_by_broker_id, created_at"
+        "broker_id, name, broker_mode, plan, plan_wanted, plan_number, state, shared_shard_id, server_name, \
+         database_name, route_epoch, referred_by_broker_id, created_at"
     };
 }
 
@@ -137,6 +142,93 @@ pub async fn get(master: &Pool, id: BrokerId) -> Result<Option<Broker>, StoreErr
     row.map(Row::read).transpose()
 }
 
+/// Reads a broker and keeps its row locked until the transaction ends: whoever counts what its plan
+/// bounds, and whoever changes its plan, take turns on it.
+///
+/// # Errors
+/// The master's, or a row that can't be read.
+pub async fn lock(tx: &mut MasterTx, id: BrokerId) -> Result<Option<Broker>, StoreError> {
+    let row: Option<Row> = sqlx::query_as(concat!(
+        "SELECT ",
+        columns!(),
+        " FROM broker WHERE broker_id = ? FOR UPDATE"
+    ))
+    .bind(id)
+    .fetch_optional(tx)
+    .await
+    .map_err(failed)?;
+    row.map(Row::read).transpose()
+}
+
+/// Records that a change of plan is under way, the row being locked: the plan in force until it
+/// ends, the one that it leads to, and its number.
+///
+/// # Errors
+/// The master's.
+pub async fn begin_plan(
+    tx: &mut MasterTx,
+    id: BrokerId,
+    plan: BrokerPlan,
+    wanted: BrokerPlan,
+    number: u64,
+) -> Result<(), StoreError> {
+    sqlx::query("UPDATE broker SET plan = ?, plan_wanted = ?, plan_number = ? WHERE broker_id = ?")
+        .bind(plan.as_str())
+        .bind(wanted.as_str())
+        .bind(number)
+        .bind(id)
+        .execute(tx)
+        .await
+        .map_err(failed)?;
+    Ok(())
+}
+
+/// Ends the change of that number with a plan in force; gives whether it was still under way.
+///
+/// # Errors
+/// The master's.
+pub async fn end_plan(
+    tx: &mut MasterTx,
+    id: BrokerId,
+    number: u64,
+    plan: BrokerPlan,
+) -> Result<bool, StoreError> {
+    let done = sqlx::query(
+        "UPDATE broker SET plan = ?, plan_wanted = NULL
+         WHERE broker_id = ? AND plan_number = ? AND plan_wanted IS NOT NULL",
+    )
+    .bind(plan.as_str())
+    .bind(id)
+    .bind(number)
+    .execute(tx)
+    .await
+    .map_err(failed)?;
+    Ok(done.rows_affected() == 1)
+}
+
+/// Brokers whose change of plan is under way, after a number, in order.
+///
+/// # Errors
+/// The master's, or a row that can't be read.
+pub async fn with_plan_wanted(
+    master: &Pool,
+    after: BrokerId,
+    limit: u32,
+) -> Result<Vec<Broker>, StoreError> {
+    let rows: Vec<Row> = sqlx::query_as(concat!(
+        "SELECT ",
+        columns!(),
+        " FROM broker WHERE plan_wanted IS NOT NULL AND broker_id > ?
+          ORDER BY broker_id LIMIT ?"
+    ))
+    .bind(after)
+    .bind(limit)
+    .fetch_all(master)
+    .await
+    .map_err(failed)?;
+    rows.into_iter().map(Row::read).collect()
+}
+
 /// # Errors
 /// The master's, or a row that can't be read.
 pub async fn by_name(master: &Pool, name: &str) -> Result<Option<Broker>, StoreError> {
@@ -180,24 +272,6 @@ pub async fn list(
         .await
         .map_err(failed)?;
     rows.into_iter().map(Row::read).collect()
-}
-
-/// Holds a broker's row until the transaction ends; gives its state, if there is such a broker.
-///
-/// # Errors
-/// The master's, or a row that can't be read.
-pub async fn lock(tx: &mut MasterTx, id: BrokerId) -> Result<Option<BrokerState>, StoreError> {
-    let state: Option<(String,)> =
-        sqlx::query_as("SELECT state FROM broker WHERE broker_id = ? FOR UPDATE")
-            .bind(id)
-            .fetch_optional(tx)
-            .await
-            .map_err(failed)?;
-    state
-        .map(|(state,)| {
-            BrokerState::parse(&state).ok_or_else(|| corrupt("broker", format!("{id}: state")))
-        })
-        .transpose()
 }
 
 /// Moves a broker from one state to another; gives whether it was in the first.

@@ -15,6 +15,7 @@ use uuid::Uuid;
 
 use super::feed::{self, NewEvent};
 use super::{MasterTx, failed};
+use crate::domain::broker::BrokerMode;
 use crate::domain::broker_move::{
     BookPlace, BrokerMove, MoveCause, MoveEvent, MoveProof, MoveState,
 };
@@ -27,6 +28,8 @@ use crate::stores::sql::push_after;
 
 use row::{MoveRow, move_columns};
 
+/// The kind of the alert of a plan that finds no room for its book; its subject is the broker.
+pub const NO_ROOM_ALERT: &str = "no_room";
 /// The kind of the alert of a move that needs an admin; its subject is the move's id.
 pub const ALERT: &str = "move_stuck";
 
@@ -346,7 +349,8 @@ pub async fn decide(
             .push(", m.table_rows = ")
             .push_bind(proof.rows.clone());
         builder.push(", m.flipped_at = ").push_bind(now);
-        builder.push(", m.fault = NULL, m.tries = 0");
+        builder.push(", m.fault = NULL, m.tries = 0, b.mode_wanted = NULLIF(b.mode_wanted, ");
+        builder.push_bind(place.mode().as_str()).push(")");
     }
     builder
         .push(", b.broker_mode = ")
@@ -522,18 +526,86 @@ pub async fn want_cancelled(
     id: Uuid,
     now: DateTime<Utc>,
 ) -> Result<bool, StoreError> {
+    // What a plan wants is given up with it.
     let done = sqlx::query(
-        "UPDATE broker_move SET cancel_wanted = TRUE,
-             due_at = IF(state = 'stuck' OR (leased_by IS NULL AND due_at IS NOT NULL), ?, due_at)
-         WHERE move_id = ? AND state IN ('preparing', 'copying', 'fencing', 'rolling_back', 'stuck',
-             'cancelling', 'cancelled')",
+        "UPDATE broker_move m JOIN broker b ON b.broker_id = m.broker_id
+         SET m.cancel_wanted = TRUE,
+             m.due_at = IF(m.state = 'stuck' OR (m.leased_by IS NULL AND m.due_at IS NOT NULL), ?,
+                 m.due_at),
+             b.mode_wanted = IF(m.open_broker_id IS NULL, b.mode_wanted, NULL)
+         WHERE m.move_id = ? AND m.state IN ('preparing', 'copying', 'fencing', 'rolling_back',
+             'stuck', 'cancelling', 'cancelled')",
     )
     .bind(now)
     .bind(id)
     .execute(master)
     .await
     .map_err(failed)?;
-    Ok(done.rows_affected() == 1)
+    Ok(done.rows_affected() > 0)
+}
+
+/// Notes where a broker's plan puts its book: a worker begins the move. One that goes elsewhere is
+/// given up, where it has not arrived.
+///
+/// # Errors
+/// The master's.
+pub async fn want_mode(
+    tx: &mut MasterTx,
+    broker: BrokerId,
+    mode: BrokerMode,
+    now: DateTime<Utc>,
+) -> Result<(), StoreError> {
+    sqlx::query("UPDATE broker SET mode_wanted = NULLIF(?, broker_mode) WHERE broker_id = ?")
+        .bind(mode.as_str())
+        .bind(broker)
+        .execute(&mut *tx)
+        .await
+        .map_err(failed)?;
+    sqlx::query(
+        "UPDATE broker_move SET cancel_wanted = TRUE,
+             due_at = IF(state = 'stuck' OR (leased_by IS NULL AND due_at IS NOT NULL), ?, due_at)
+         WHERE open_broker_id = ? AND (to_shard_id IS NULL) = ?
+           AND state IN ('preparing', 'copying', 'fencing', 'rolling_back', 'stuck')",
+    )
+    .bind(now)
+    .bind(broker)
+    .bind(mode == BrokerMode::Solo)
+    .execute(tx)
+    .await
+    .map_err(failed)?;
+    Ok(())
+}
+
+/// Brokers whose plan puts their book elsewhere, and that have no open move, after a number.
+pub const WANTING: &str = "SELECT broker_id, mode_wanted FROM broker b
+    WHERE mode_wanted IN ('SOLO', 'FULL') AND broker_id > ?
+      AND state IN ('active', 'suspended', 'leaving') AND mode_wanted <> broker_mode
+      AND NOT EXISTS (SELECT 1 FROM broker_move m WHERE m.open_broker_id = b.broker_id)
+    ORDER BY broker_id LIMIT ?";
+
+/// See [`WANTING`].
+///
+/// # Errors
+/// The master's, or a row that can't be read.
+pub async fn wanting(
+    master: &Pool,
+    after: BrokerId,
+    limit: u32,
+) -> Result<Vec<(BrokerId, BrokerMode)>, StoreError> {
+    let rows: Vec<(u64, String)> = sqlx::query_as(WANTING)
+        .bind(after)
+        .bind(limit)
+        .fetch_all(master)
+        .await
+        .map_err(failed)?;
+    let read = |(id, mode): (u64, String)| {
+        let mode = BrokerMode::parse(&mode);
+        Ok((
+            id,
+            mode.ok_or_else(|| corrupt("broker", format!("{id}: mode_wanted")))?,
+        ))
+    };
+    rows.into_iter().map(read).collect()
 }
 
 /// Makes a move that is at rest, or waits for its retention to end, due now; gives whether it was

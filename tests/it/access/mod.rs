@@ -133,6 +133,15 @@ impl Access {
         }
     }
 
+    /// A broker whose plan allows a team, where there is none of this number yet; without a book.
+    async fn broker(&self, id: u64) {
+        let sql =
+            "INSERT IGNORE INTO broker (broker_id, name, broker_mode, plan, state, created_at)
+                   VALUES (?, ?, 'FULL', 'pro', 'active', ?)";
+        let row = sqlx::query(sql).bind(id).bind(format!("Broker {id}"));
+        row.bind(start()).execute(&self.pool).await.unwrap();
+    }
+
     /// A person with [`PASSWORD`].
     pub async fn user(&self, login: &str, role: Role, broker_id: Option<u64>) -> Member {
         let new = NewUser {
@@ -146,6 +155,9 @@ impl Access {
             fingerprint: Hash::of_bytes(login.as_bytes()),
         };
         let team = TeamSeat { broker_id };
+        if let Some(id) = broker_id {
+            self.broker(id).await;
+        }
         self.state
             .team
             .create_user(team, new, By::Operator, &intention)

@@ -5,11 +5,16 @@ mod accounts;
 mod alerts;
 mod brokers;
 mod chain;
+mod domains;
 mod lists;
 mod metrics;
+mod moves;
+mod partners;
 mod pauses;
+mod plans;
 mod reconcile;
 mod requests;
+mod signup;
 
 use std::path::{Path, PathBuf};
 

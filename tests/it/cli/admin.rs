@@ -163,6 +163,11 @@ async fn what_there_is_not_and_what_is_wrong() {
             "--broker",
             "7",
         ],
+        &["admin", "broker", "plan", "7", "pro"],
+        &["admin", "invite", "create", "--broker", "7"],
+        &["admin", "invite", "revoke", "IV-000000000001"],
+        &["admin", "domain", "activate", "7", "desk.example"],
+        &["admin", "domain", "release", "7"],
         &["admin", "saga", "show", nobody],
         &["admin", "saga", "retry", nobody],
         &["admin", "alert", "resolve", "7"],
@@ -180,6 +185,8 @@ async fn what_there_is_not_and_what_is_wrong() {
     for args in [
         &["admin", "broker", "show", "x"][..],
         &["admin", "broker", "create", "New", "--plan", "gold"],
+        &["admin", "broker", "plan", "1", "gold"],
+        &["admin", "invite", "revoke", "NR-000000000001"],
         &["admin", "saga", "list", "--status", "lost"],
         &["admin", "server", "add", "b", "--capacity", "0"],
         &["admin", "pause", "network"],
@@ -268,4 +275,105 @@ async fn alerts_are_listed_and_resolved() {
     assert_eq!(open, json!([]));
     let (_, all) = json(&world.databases, &["admin", "alert", "list", "--all"]).await;
     assert_ne!(all[0]["resolved_at"], Value::Null);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn plans_are_changed_or_what_is_in_the_way_is_said() {
+    let world = World::new().await;
+    let (gamma, ask) = (world.gamma.to_string(), async |args: &[&str]| {
+        json(&world.databases, args).await
+    });
+    let plan = ["admin", "broker", "plan", &gamma];
+    for to in ["growth", "starter", "starter", "pro"] {
+        let (code, broker) = ask(&[&plan[..], &[to]].concat()).await;
+        assert_eq!((code, &broker["plan"]), (Some(0), &json!(to)));
+        assert_eq!(broker["plan_wanted"], Value::Null);
+        assert_eq!(broker["broker_mode"], "SOLO", "its book has not moved");
+    }
+    world
+        .app
+        .domains
+        .claim(world.gamma, "desk.example")
+        .await
+        .unwrap();
+    let refused = run(&world.databases, &[&plan[..], &["growth"]].concat()).await;
+    assert_eq!(refused.status.code(), Some(1));
+    let said = stderr(&refused);
+    assert!(
+        said.contains("for the plan growth: release the domain desk.example"),
+        "{said}"
+    );
+
+    let (_, waiting) = ask(&["admin", "domain", "list", "--waiting"]).await;
+    assert_eq!(waiting[0]["host"], "desk.example");
+    let other = ["admin", "domain", "activate", &gamma, "other.example"];
+    assert_eq!(run(&world.databases, &other).await.status.code(), Some(1));
+    let (code, active) = ask(&["admin", "domain", "activate", &gamma, "desk.example"]).await;
+    assert_eq!((code, &active["state"]), (Some(0), &json!("active")));
+    let (_, waiting) = ask(&["admin", "domain", "list", "--waiting"]).await;
+    assert_eq!(waiting, json!([]));
+    let listed = run(&world.databases, &["admin", "domain", "list"]).await;
+    assert!(
+        stdout(&listed).contains("desk.example  active"),
+        "{}",
+        stdout(&listed)
+    );
+    assert_eq!(
+        ask(&["admin", "domain", "release", &gamma]).await.0,
+        Some(0)
+    );
+    let (code, broker) = ask(&[&plan[..], &["growth"]].concat()).await;
+    assert_eq!((code, &broker["plan"]), (Some(0), &json!("growth")));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn invitations_are_made_listed_and_revoked() {
+    let world = World::new().await;
+    let ask = async |args: &[&str]| json(&world.databases, args).await;
+    let alpha = world.alpha.to_string();
+    let of_alpha = [
+        "admin", "invite", "create", "--broker", &alpha, "--uses", "2", "--note", "for Ivan",
+    ];
+    let (code, made) = ask(&of_alpha).await;
+    assert_eq!((code, &made["broker_id"]), (Some(0), &json!(world.alpha)));
+    assert!(made["code"].as_str().unwrap().starts_with("sni_"));
+    let (_, other) = ask(&of_alpha).await;
+    assert_ne!(
+        (&other["id"], &other["code"]),
+        (&made["id"], &made["code"]),
+        "another one"
+    );
+    assert_eq!(
+        ask(&["admin", "invite", "create", "--days", "1"]).await.0,
+        Some(0)
+    );
+    for bad in ["--uses", "--days"] {
+        let refused = run(&world.databases, &["admin", "invite", "create", bad, "0"]).await;
+        assert_eq!(refused.status.code(), Some(1));
+        assert!(
+            stderr(&refused).contains("an invitation"),
+            "{}",
+            stderr(&refused)
+        );
+    }
+    assert_eq!(
+        ask(&["admin", "invite", "list"])
+            .await
+            .1
+            .as_array()
+            .unwrap()
+            .len(),
+        3
+    );
+    let (_, own) = ask(&["admin", "invite", "list", "--broker", &alpha]).await;
+    assert_eq!(own.as_array().unwrap().len(), 2);
+    assert!(own[0].get("code").is_none());
+    let id = made["id"].as_str().unwrap();
+    let (code, revoked) = ask(&["admin", "invite", "revoke", id]).await;
+    assert!(
+        code == Some(0) && revoked["revoked_at"].is_string(),
+        "{revoked}"
+    );
+    let text = run(&world.databases, &["admin", "invite", "list"]).await;
+    assert!(stdout(&text).contains("0 of 2"), "{}", stdout(&text));
 }

@@ -3,6 +3,7 @@
 mod admin;
 mod book_file;
 mod chain;
+mod moves;
 mod reconcile;
 
 use std::process::{Command, Output, Stdio};
@@ -91,13 +92,17 @@ fn help_is_there_for_all() {
     for (what, verbs) in [
         (
             "broker",
-            &["create", "list", "show", "export", "import", "offboard"][..],
+            &[
+                "create", "list", "show", "move", "export", "import", "offboard", "plan",
+            ][..],
         ),
         ("pause", &["network", "broker", "currency", "list"]),
         ("resume", &["network", "broker", "currency"]),
         ("server", &["add", "list"]),
         ("shard", &["create", "list"]),
         ("user", &["create"]),
+        ("invite", &["create", "list", "revoke"]),
+        ("domain", &["list", "activate", "release"]),
         ("saga", &["list", "show", "retry", "compensate"]),
         ("alert", &["list", "resolve"]),
     ] {

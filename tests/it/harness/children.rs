@@ -75,6 +75,13 @@ impl Child {
         Self::start(command, world, clock, failpoints)
     }
 
+    /// The real program, doing what its arguments say.
+    pub fn program(world: &World, clock: &MovedClock, args: &[&str], failpoints: &str) -> Self {
+        let mut command = Command::new(program());
+        command.args(args);
+        Self::start(command, world, clock, failpoints)
+    }
+
     /// The real background work.
     pub fn worker(world: &World, clock: &MovedClock, failpoints: &str) -> Self {
         let mut command = Command::new(program());

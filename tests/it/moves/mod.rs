@@ -3,6 +3,7 @@
 mod faults;
 mod killed;
 mod limits;
+mod partners;
 mod stale;
 mod working;
 

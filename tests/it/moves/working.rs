@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use settlenet::domain::broker::Placement;
-use settlenet::domain::broker_move::MoveState;
+use settlenet::domain::broker::{BrokerMode, BrokerPlan, Placement};
+use settlenet::domain::broker_move::{MoveCause, MoveState};
 use settlenet::domain::request::RequestStatus;
 use settlenet::services::moves::{Destination, MoveError};
+use settlenet::services::plans::AskedBy;
 use settlenet::stores::master::idempotency::Intention;
 use uuid::Uuid;
 
@@ -262,4 +263,82 @@ async fn room_is_kept_for_what_is_coming() {
     assert!(matches!(second, Err(MoveError::ShardFull { id }) if id == small));
     // Nor is a shard taken away from under it.
     assert!(places.remove_shard(&small.to_string()).await.is_err());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_plan_moves_the_book_by_itself() {
+    let stage = Stage::new().await;
+    let (world, app) = (&stage.world, stage.app());
+    let gamma = world.gamma;
+    // As the first of its people would find it: a SOLO broker on starter.
+    let set = "UPDATE broker SET plan = 'starter' WHERE broker_id = ?";
+    sqlx::query(set)
+        .bind(gamma)
+        .execute(&app.systems.master)
+        .await
+        .unwrap();
+    let account = stage.open(gamma, "FO-1").await;
+    stage.book(gamma, account).await.unwrap();
+    let put = async |plan| {
+        let changed = app
+            .plans
+            .change(gamma, plan, AskedBy::Platform, world.clock.now());
+        Box::pin(changed).await.unwrap()
+    };
+    let moves = async || app.moves.list(Some(gamma), None, 10).await.unwrap();
+
+    let broker = put(BrokerPlan::Pro).await;
+    assert_eq!(
+        (broker.plan, broker.mode),
+        (BrokerPlan::Pro, BrokerMode::Solo)
+    );
+    for _ in 0..2 {
+        app.moves.begin_wanted().await.unwrap();
+    }
+    let begun = moves().await;
+    assert_eq!((begun.len(), begun[0].cause), (1, MoveCause::Plan));
+    // Down again before it has arrived: that move is given up, and no other is needed.
+    put(BrokerPlan::Growth).await;
+    stage.until(begun[0].id, MoveState::Cancelled).await;
+    app.moves.begin_wanted().await.unwrap();
+    assert_eq!(moves().await.len(), 1);
+
+    // Without room it is told of, and begins when there is some.
+    let now = world.clock.now();
+    for (server, capacity) in [("a", 0), ("b", 0)] {
+        let put = app
+            .provisioning
+            .register_server(server, capacity, None, now);
+        put.await.unwrap();
+    }
+    put(BrokerPlan::Pro).await;
+    app.moves.begin_wanted().await.unwrap();
+    let alerts = async || app.alerts.list(true, None, 10).await.unwrap();
+    assert_eq!(alerts().await[0].kind, "no_room");
+    let put_back = app.provisioning.register_server("b", 100, None, now);
+    put_back.await.unwrap();
+    app.moves.begin_wanted().await.unwrap();
+    assert!(alerts().await.is_empty());
+    let up = moves().await[0].id;
+    stage.until(up, MoveState::Retained).await;
+    assert!(matches!(
+        stage.placement(gamma).await,
+        Placement::Own { .. }
+    ));
+    app.moves.begin_wanted().await.unwrap();
+    assert_eq!(moves().await.len(), 2);
+
+    // An admin who moves it elsewhere all the same is not overruled, nor one who gives it up.
+    stage.moved(gamma, Destination::Shard(Some(1))).await;
+    app.moves.begin_wanted().await.unwrap();
+    assert_eq!(moves().await.len(), 3);
+    put(BrokerPlan::Starter).await;
+    put(BrokerPlan::Pro).await;
+    app.moves.begin_wanted().await.unwrap();
+    let given_up = moves().await[0].id;
+    app.moves.cancel(given_up).await.unwrap();
+    stage.until(given_up, MoveState::Cancelled).await;
+    app.moves.begin_wanted().await.unwrap();
+    assert_eq!(moves().await.len(), 4);
+    assert_invariants(world).await;
 }

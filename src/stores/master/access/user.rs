@@ -125,6 +125,20 @@ pub async fn of_team(
     rows.into_iter().map(Row::read).collect()
 }
 
+/// How many of a broker's people may log in.
+///
+/// # Errors
+/// The database's.
+pub async fn count_active(conn: &mut MasterTx, broker_id: BrokerId) -> Result<u64, StoreError> {
+    let (count,): (i64,) =
+        sqlx::query_as("SELECT COUNT(*) FROM user WHERE broker_id = ? AND state = 'active'")
+            .bind(broker_id)
+            .fetch_one(conn)
+            .await
+            .map_err(failed)?;
+    Ok(count.unsigned_abs())
+}
+
 /// Sets the state of one of a team's people; false where there is no such person in it.
 ///
 /// # Errors
