@@ -67,7 +67,9 @@ pub(super) async fn run(args: Args) -> Result<ExitCode, Failure> {
     {
         figures.extend(match *group {
             "move" => Box::pin(moving::measure(&config, args.quick)).await?,
-            "tenancy" => tenancy::measure(&config, &description.config, args.quick).await?,
+            "tenancy" => {
+                Box::pin(tenancy::measure(&config, &description.config, args.quick)).await?
+            }
             _ => settlement::measure(&config, args.quick).await?,
         });
     }
