@@ -66,8 +66,10 @@ pub(super) async fn run(args: Args) -> Result<ExitCode, Failure> {
         .filter(|group| only.is_none_or(|only| only == **group))
     {
         figures.extend(match *group {
-            "move" => moving::measure(&config, args.quick).await?,
-            "tenancy" => tenancy::measure(&config, &description.config, args.quick).await?,
+            "move" => Box::pin(moving::measure(&config, args.quick)).await?,
+            "tenancy" => {
+                Box::pin(tenancy::measure(&config, &description.config, args.quick)).await?
+            }
             _ => settlement::measure(&config, args.quick).await?,
         });
     }

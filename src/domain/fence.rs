@@ -348,11 +348,12 @@ mod tests {
 
     #[test]
     fn what_is_frozen_is_thawed_and_never_moves() {
-        let book = Some(fence(Fence::Open, 7, 9));
+        let open = fence(Fence::Open, 7, 9);
+        let book = Some(open);
         let frozen = turned(|was| freeze(7, was), book);
         assert_eq!(frozen, fence(Fence::Frozen, 7, 9));
         assert!(THIS.close_source(Some(frozen)).is_err());
-        assert_eq!(turned(|was| thaw(7, was), Some(frozen)), book.unwrap());
+        assert_eq!(turned(|was| thaw(7, was), Some(frozen)), open);
         assert!(freeze(8, book).is_err() && thaw(8, Some(frozen)).is_err());
         assert!(freeze(7, Some(fence(Fence::Closed, 7, 1))).is_err());
     }

@@ -117,9 +117,9 @@ async fn create(
     let what = pausable(&body)?;
     let now = state.clock.now();
     let by = me.principal.sub();
-    let pauses = &state.app.pauses;
-    let paused = pauses.pause(what, &body.reason, by, Some(intention), now);
-    let (status, pause) = match paused.await? {
+    let service = &state.app.pauses;
+    let asked = service.pause(what, &body.reason, by, Some(intention), now);
+    let (status, pause) = match asked.await? {
         Paused::Now(pause) => (StatusCode::CREATED, pause),
         Paused::Before(pause) => (StatusCode::OK, pause),
     };

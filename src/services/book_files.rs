@@ -383,9 +383,9 @@ async fn present(held: &HeldBook) -> Result<Option<Present>, StoreError> {
     for table in BOOK_TABLES {
         rows += read.count(table).await?;
     }
-    let head = read.rows(&CHAIN_HEAD, None, 1).await?;
+    let last = read.rows(&CHAIN_HEAD, None, 1).await?;
     read.end().await?;
-    Ok(head.first().and_then(|row| match row.0.as_slice() {
+    Ok(last.first().and_then(|row| match row.0.as_slice() {
         [
             Cell::Unsigned(seq),
             Cell::Bytes(hash),

@@ -223,16 +223,15 @@ impl PauseService {
         let mut tx = master::begin(&self.master).await?;
         standing::turn(&mut tx).await?;
         let open = pauses::open_of(&mut tx, what).await?;
-        let id = match &open {
-            Some(pause) => pause.id,
-            None => {
-                if let Some(id) = what.broker() {
-                    suspend(&mut tx, id).await?;
-                }
-                let id = pauses::insert(&mut tx, what, reason, by, now).await?;
-                tell(&mut tx, what, "paused", Some(reason), now).await?;
-                id
+        let id = if let Some(pause) = &open {
+            pause.id
+        } else {
+            if let Some(id) = what.broker() {
+                suspend(&mut tx, id).await?;
             }
+            let id = pauses::insert(&mut tx, what, reason, by, now).await?;
+            tell(&mut tx, what, "paused", Some(reason), now).await?;
+            id
         };
         if let Some(intention) = intention {
             idempotency::insert(&mut tx, intention, &id.to_string(), now).await?;

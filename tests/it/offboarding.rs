@@ -245,7 +245,14 @@ async fn a_broker_leaves_whoever_is_killed_and_its_book_is_kept() {
     assert_eq!(gone["archived"]["export_digest"], kept["digest"]);
     assert_eq!(gone["archived"]["head"], kept["head"]);
 
-    // It is over: nobody logs in, nobody writes, and what is there can be read and checked.
+    nobody_logs_in(&api, gamma).await;
+    nothing_is_written(&api, gamma, account, file, &hers).await;
+    what_is_kept_is_checked(world, gamma, delta).await;
+}
+
+async fn nobody_logs_in(api: &Api, gamma: u64) {
+    let world = &api.world;
+    let id = gamma.to_string();
     let logins: Vec<String> = sqlx::query_scalar("SELECT login FROM user WHERE broker_id = ?")
         .bind(gamma)
         .fetch_all(&world.app.systems.master)
@@ -256,31 +263,6 @@ async fn a_broker_leaves_whoever_is_killed_and_its_book_is_kept() {
         let refused = api.post_as("/v1/auth/token", "", None, body).await;
         assert_eq!(refused.problem(), (401, "credentials_invalid"));
     }
-    let read = api.get("/v1/chain", &hers).await;
-    assert_eq!(
-        read.status, 200,
-        "a token lives for its 15 minutes: {read:?}"
-    );
-    let late = enter(world, gamma, account, Side::Credit)
-        .await
-        .unwrap_err();
-    assert!(late.to_string().contains("is archived"), "{late}");
-    let back = cli::run(&world.databases, &stay).await;
-    assert!(
-        cli::stderr(&back).contains("it has left"),
-        "{}",
-        cli::stderr(&back)
-    );
-    let import = cli::run(
-        &world.databases,
-        &["admin", "broker", "import", file, "--replace"],
-    )
-    .await;
-    assert!(
-        cli::stderr(&import).contains("is archived"),
-        "{}",
-        cli::stderr(&import)
-    );
     let user = [
         "admin",
         "user",
@@ -297,7 +279,40 @@ async fn a_broker_leaves_whoever_is_killed_and_its_book_is_kept() {
         "{}",
         cli::stderr(&user)
     );
+}
 
+async fn nothing_is_written(api: &Api, gamma: u64, account: AccountId, file: &str, hers: &str) {
+    let world = &api.world;
+    let id = gamma.to_string();
+    let read = api.get("/v1/chain", hers).await;
+    assert_eq!(
+        read.status, 200,
+        "a token lives for its 15 minutes: {read:?}"
+    );
+    let late = enter(world, gamma, account, Side::Credit)
+        .await
+        .unwrap_err();
+    assert!(late.to_string().contains("is archived"), "{late}");
+    let stay = ["admin", "broker", "offboard", &id, "--cancel"];
+    let back = cli::run(&world.databases, &stay).await;
+    assert!(
+        cli::stderr(&back).contains("it has left"),
+        "{}",
+        cli::stderr(&back)
+    );
+    let import = cli::run(
+        &world.databases,
+        &["admin", "broker", "import", file, "--replace"],
+    )
+    .await;
+    assert!(
+        cli::stderr(&import).contains("is archived"),
+        "{}",
+        cli::stderr(&import)
+    );
+}
+
+async fn what_is_kept_is_checked(world: &World, gamma: u64, delta: u64) {
     let report = world.app.reconcile.run(None, &|_| {}).await.unwrap();
     for invariant in report.invariants {
         assert_eq!((invariant.breaks, invariant.unchecked), (vec![], vec![]));

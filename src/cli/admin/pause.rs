@@ -71,15 +71,15 @@ pub(super) enum Resume {
 }
 
 pub(super) async fn pause(what: &Pause, config: &Config) -> Result<Shown, Failure> {
-    let pauses = Stores::open(config)?.pauses();
+    let service = Stores::open(config)?.pauses();
     let (what, reason) = match what {
         Pause::Network { reason } => (Pausable::Network, reason),
         Pause::Broker { id, reason } => (Pausable::Broker(*id), reason),
         Pause::Currency { code, reason } => (Pausable::Currency(code.clone()), reason),
-        Pause::List { all, limit } => return Ok(listed(&pauses.list(!all, None, *limit).await?)),
+        Pause::List { all, limit } => return Ok(listed(&service.list(!all, None, *limit).await?)),
     };
     let now = Clock::from_env().now();
-    let paused = pauses.pause(what, reason, &operator(), None, now).await;
+    let paused = service.pause(what, reason, &operator(), None, now).await;
     let paused = paused.map_err(failure)?;
     if let Paused::Before(pause) = &paused {
         eprintln!("{} was paused already: nothing has changed", pause.what);

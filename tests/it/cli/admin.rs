@@ -83,8 +83,8 @@ async fn the_network_is_paused_and_resumed() {
         let (_, listed) = ask(&["admin", "pause", "list"]).await;
         assert_eq!(listed[0], paused);
         let resume = [&["admin", "resume"], what, &["--reason", "over"]].concat();
-        let (code, lifted) = ask(&resume).await;
-        assert_eq!((code, &lifted["lift_reason"]), (Some(0), &json!("over")));
+        let (code, ended) = ask(&resume).await;
+        assert_eq!((code, &ended["lift_reason"]), (Some(0), &json!("over")));
         assert_eq!(ask(&resume).await, (Some(0), Value::Null));
     }
     assert_eq!(ask(&["admin", "pause", "list"]).await.1, json!([]));
