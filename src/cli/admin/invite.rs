@@ -9,6 +9,7 @@ use crate::config::Config;
 use crate::domain::canonical::Hash;
 use crate::domain::ids::{BrokerId, InviteId};
 use crate::domain::invite::{DEFAULT_DAYS, Terms};
+use crate::domain::pause::Hindrance;
 use crate::runtime::{Clock, Entropy};
 use crate::services::Intention;
 use crate::services::invites::{Invite, InviteError, InviteService, Whose};
@@ -70,7 +71,10 @@ pub(super) async fn run(what: &What, config: &Config) -> Result<Shown, Failure> 
             };
             let made = invites.create(*broker, "cli", terms, &intention, now).await;
             let (invite, code) = made.map_err(|error| match (error, broker) {
-                (InviteError::NotFound, Some(id)) => no_such(format!("broker {id}")),
+                (
+                    InviteError::NotFound | InviteError::Hindered(Hindrance::NoBroker { .. }),
+                    Some(id),
+                ) => no_such(format!("broker {id}")),
                 (error, _) => error.into(),
             })?;
             let code = code.map(|code| code.expose_secret().to_owned());

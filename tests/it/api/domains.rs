@@ -275,7 +275,12 @@ async fn a_host_goes_with_the_plan_and_outlasts_a_suspension() {
     // Suspended, its people still finish what they have begun, under their own name.
     let platform = api.platform().await;
     let path = format!("/v1/admin/brokers/{broker}/suspend");
-    assert_eq!(api.post(&path, &platform, json!({})).await.status, 200);
+    assert_eq!(
+        api.post(&path, &platform, json!({ "reason": "an audit" }))
+            .await
+            .status,
+        200
+    );
     world.clock.advance(Duration::seconds(10));
     assert_eq!(api.site("desk.example").await["id"], broker);
     assert_eq!(

@@ -346,7 +346,12 @@ async fn racing_creations_stay_within_the_plan() {
     // A suspended broker starts nothing new, and still puts away.
     let platform = api.platform().await;
     let suspend = format!("/v1/admin/brokers/{broker}/suspend");
-    assert_eq!(api.post(&suspend, &platform, json!({})).await.status, 200);
+    assert_eq!(
+        api.post(&suspend, &platform, json!({ "reason": "an audit" }))
+            .await
+            .status,
+        200
+    );
     let refused = api.post(PARTNERS, &gamma, offline("Sixth")).await;
     assert_eq!(refused.problem(), (403, "broker_suspended"));
     assert_eq!(api.post(&archive, &gamma, json!({})).await.status, 200);

@@ -144,7 +144,12 @@ async fn an_invitation_that_cannot_be_used_tells_nothing() {
     api.world.clock.advance(Duration::days(1));
     let (platform, beta) = (api.platform().await, api.admin_of(api.world.beta).await);
     let suspend = format!("/v1/admin/brokers/{}/suspend", api.world.beta);
-    assert_eq!(api.post(&suspend, &platform, json!({})).await.status, 200);
+    assert_eq!(
+        api.post(&suspend, &platform, json!({ "reason": "an audit" }))
+            .await
+            .status,
+        200
+    );
     for (number, code) in ["sni_nonsense", "", &revoked, &expired, &of_beta]
         .into_iter()
         .enumerate()

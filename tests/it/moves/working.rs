@@ -27,7 +27,7 @@ async fn every_way_and_back_with_requests_in_flight() {
         stage.placement(world.alpha).await,
         Placement::Shard(stage.second)
     );
-    assert!(first.pause_us.unwrap() > 0 && first.fencings == 1);
+    assert!(first.pause_us.unwrap() > 0 && first.fencings >= 1);
     let rows: u64 = first
         .proof
         .as_ref()
