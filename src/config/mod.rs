@@ -368,7 +368,7 @@ impl Default for Moves {
             tail_bound_ms: Millis(800),
             batch_rows: 500,
             tail_rows: 200,
-            yield_percent: 50,
+            yield_percent: 100,
             max_tries: 5,
         }
     }

@@ -19,6 +19,8 @@ use crate::stores::master::moves::{self, Claim};
 /// Rows that are deleted in one transaction.
 pub(super) const DELETE_ROWS: u32 = 1000;
 
+/// Rows that are hashed between two turns of others.
+const TURN_ROWS: usize = 16;
 /// So many pages of all that a moment had: from then on it is not waited for less.
 const ROUNDS: u32 = 5;
 
@@ -175,14 +177,16 @@ impl<'a> Copy<'a> {
             if there != *rows {
                 return Err(Fault::Differs { table: table.name });
             }
-            for (row, there) in rows.iter().zip(&there) {
+            for (number, (row, there)) in rows.iter().zip(&there).enumerate() {
                 self.before.put(table, row);
                 self.after.put(table, there);
                 self.check.put(table, there)?;
+                // Hashing is work: whoever shares the thread has a turn in between.
+                if number % TURN_ROWS == 0 {
+                    tokio::task::yield_now().await;
+                }
             }
             self.read_to[at] = rows.last().map(|row| table.place(row));
-            // Hashing is work: others have their turn in between.
-            tokio::task::yield_now().await;
         }
         Ok(read.end().await?)
     }

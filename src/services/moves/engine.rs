@@ -43,7 +43,7 @@ impl Default for MoveLimits {
             tail_bound: Duration::from_millis(800),
             batch_rows: 500,
             tail_rows: 200,
-            yield_percent: 50,
+            yield_percent: 100,
             max_tries: 5,
             max_fencings: 20,
             backoff: Duration::from_secs(1),

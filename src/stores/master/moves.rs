@@ -5,6 +5,11 @@
 //! look at the move: the end of a lease, a retry, the end of retention.
 
 mod row;
+mod step;
+mod wanted;
+
+pub use step::{Step, step};
+pub use wanted::{WANTING, want_mode, wanting};
 
 use std::collections::BTreeSet;
 
@@ -15,18 +20,17 @@ use uuid::Uuid;
 
 use super::feed::{self, NewEvent};
 use super::{MasterTx, failed};
-use crate::domain::broker::BrokerMode;
 use crate::domain::broker_move::{
     BookPlace, BrokerMove, MoveCause, MoveEvent, MoveProof, MoveState,
 };
 use crate::domain::ids::BrokerId;
 use crate::stores::StoreError;
-use crate::stores::error::corrupt;
 use crate::stores::pool::Pool;
 use crate::stores::router::DatabaseKey;
 use crate::stores::sql::push_after;
 
 use row::{MoveRow, move_columns};
+use step::following;
 
 /// The kind of the alert of a plan that finds no room for its book; its subject is the broker.
 pub const NO_ROOM_ALERT: &str = "no_room";
@@ -372,124 +376,6 @@ pub async fn decide(
     Ok(done.rows_affected() > 0)
 }
 
-/// What a step of a move writes besides its state.
-#[derive(Clone, Debug)]
-pub enum Step {
-    /// Nothing: whoever has the claim goes on.
-    On,
-    /// Look at it again at once.
-    Again,
-    /// Both fences are turned: the source is kept until then.
-    Arrived {
-        pause_us: Option<u64>,
-        purge_at: DateTime<Utc>,
-    },
-    /// It is over.
-    Ended,
-    /// It needs a person.
-    Rests { fault: String },
-}
-
-/// Brings a move from one state to the next, all of it in one transaction; gives whether it was
-/// in the first under this claim. `None` for a claim asks for the state only: an admin's wish.
-///
-/// # Errors
-/// The master's; a state or a route that is not what the move has left.
-pub async fn step(
-    tx: &mut MasterTx,
-    this: &BrokerMove,
-    claim: Option<&Claim>,
-    event: MoveEvent,
-    step: &Step,
-    now: DateTime<Utc>,
-) -> Result<bool, StoreError> {
-    let next = following(this, event)?;
-    let mut builder = QueryBuilder::<MySql>::new("UPDATE broker_move SET state = ");
-    builder.push_bind(next.as_str());
-    builder.push(", open_broker_id = ");
-    builder.push_bind(next.is_open().then_some(this.broker));
-    match step {
-        Step::On => {}
-        Step::Again => {
-            builder.push(", tries = 0, due_at = ").push_bind(now);
-        }
-        Step::Arrived { pause_us, purge_at } => {
-            builder.push(", pause_us = ").push_bind(*pause_us);
-            builder.push(", due_at = ").push_bind(*purge_at);
-        }
-        Step::Ended => {
-            builder
-                .push(", due_at = NULL, leased_by = NULL, fault = NULL, ended_at = ")
-                .push_bind(now);
-        }
-        Step::Rests { fault } => {
-            builder
-                .push(", due_at = NULL, leased_by = NULL, fault = ")
-                .push_bind(shortened(fault));
-        }
-    }
-    builder.push(" WHERE move_id = ").push_bind(this.id);
-    builder.push(" AND state = ").push_bind(this.state.as_str());
-    if let Some(claim) = claim {
-        builder.push(" AND claim_no = ").push_bind(claim.number);
-    }
-    let done = builder.build().execute(&mut *tx).await.map_err(failed)?;
-    if done.rows_affected() != 1 {
-        return Ok(false);
-    }
-    if let Some(event) = told(this, next, step) {
-        feed::insert(tx, &[event], now).await?;
-    }
-    Ok(true)
-}
-
-fn following(this: &BrokerMove, event: MoveEvent) -> Result<MoveState, StoreError> {
-    this.state.after(event).ok_or_else(|| {
-        let what = format!("{}: {event:?} in state {}", this.id, this.state.as_str());
-        corrupt("broker_move", what)
-    })
-}
-
-/// What the platform's feed is told of a step.
-fn told(this: &BrokerMove, next: MoveState, step: &Step) -> Option<NewEvent> {
-    let kind = match next {
-        MoveState::Copying if this.state == MoveState::RollingBack => "move.rolled_back",
-        MoveState::Retained if this.state == MoveState::Flipped => "move.arrived",
-        MoveState::Done => "move.done",
-        MoveState::Kept => "move.kept",
-        MoveState::Stuck => "move.stuck",
-        MoveState::Cancelled => "move.cancelled",
-        MoveState::Preparing
-        | MoveState::Copying
-        | MoveState::Fencing
-        | MoveState::RollingBack
-        | MoveState::Flipped
-        | MoveState::Retained
-        | MoveState::Purging
-        | MoveState::Cancelling => return None,
-    };
-    let mut payload = json!({ "broker_id": this.broker, "to": this.to.to_string() });
-    match step {
-        Step::Arrived { pause_us, .. } => {
-            payload["pause_us"] = json!(pause_us);
-            if let Some(proof) = &this.proof {
-                payload["head"] =
-                    json!({ "seq": proof.head.seq.to_string(), "hash": proof.head.hash });
-                payload["root_before"] = json!(proof.root_before);
-                payload["root_after"] = json!(proof.root_after);
-            }
-        }
-        Step::Rests { fault } => payload["fault"] = json!(fault),
-        Step::On | Step::Again | Step::Ended => {}
-    }
-    Some(NewEvent {
-        broker: feed::PLATFORM,
-        kind: kind.to_owned(),
-        subject: this.id.to_string(),
-        payload,
-    })
-}
-
 /// Leaves a move for a later try; gives whether the claim still held.
 ///
 /// # Errors
@@ -542,70 +428,6 @@ pub async fn want_cancelled(
     .await
     .map_err(failed)?;
     Ok(done.rows_affected() > 0)
-}
-
-/// Notes where a broker's plan puts its book: a worker begins the move. One that goes elsewhere is
-/// given up, where it has not arrived.
-///
-/// # Errors
-/// The master's.
-pub async fn want_mode(
-    tx: &mut MasterTx,
-    broker: BrokerId,
-    mode: BrokerMode,
-    now: DateTime<Utc>,
-) -> Result<(), StoreError> {
-    sqlx::query("UPDATE broker SET mode_wanted = NULLIF(?, broker_mode) WHERE broker_id = ?")
-        .bind(mode.as_str())
-        .bind(broker)
-        .execute(&mut *tx)
-        .await
-        .map_err(failed)?;
-    sqlx::query(
-        "UPDATE broker_move SET cancel_wanted = TRUE,
-             due_at = IF(state = 'stuck' OR (leased_by IS NULL AND due_at IS NOT NULL), ?, due_at)
-         WHERE open_broker_id = ? AND (to_shard_id IS NULL) = ?
-           AND state IN ('preparing', 'copying', 'fencing', 'rolling_back', 'stuck')",
-    )
-    .bind(now)
-    .bind(broker)
-    .bind(mode == BrokerMode::Solo)
-    .execute(tx)
-    .await
-    .map_err(failed)?;
-    Ok(())
-}
-
-/// Brokers whose plan puts their book elsewhere, and that have no open move, after a number.
-pub const WANTING: &str = "SELECT broker_id, mode_wanted FROM broker b
-    WHERE mode_wanted IN ('SOLO', 'FULL') AND broker_id > ?
-      AND state IN ('active', 'suspended') AND mode_wanted <> broker_mode
-      AND NOT EXISTS (SELECT 1 FROM broker_move m WHERE m.open_broker_id = b.broker_id)
-    ORDER BY broker_id LIMIT ?";
-
-/// See [`WANTING`].
-///
-/// # Errors
-/// The master's, or a row that can't be read.
-pub async fn wanting(
-    master: &Pool,
-    after: BrokerId,
-    limit: u32,
-) -> Result<Vec<(BrokerId, BrokerMode)>, StoreError> {
-    let rows: Vec<(u64, String)> = sqlx::query_as(WANTING)
-        .bind(after)
-        .bind(limit)
-        .fetch_all(master)
-        .await
-        .map_err(failed)?;
-    let read = |(id, mode): (u64, String)| {
-        let mode = BrokerMode::parse(&mode);
-        Ok((
-            id,
-            mode.ok_or_else(|| corrupt("broker", format!("{id}: mode_wanted")))?,
-        ))
-    };
-    rows.into_iter().map(read).collect()
 }
 
 /// Makes a move that is at rest, or waits for its retention to end, due now; gives whether it was

@@ -290,7 +290,7 @@ async fn a_host_goes_with_the_plan_and_outlasts_a_suspension() {
         200
     );
     let refused = api.claim(&gamma, "new.example").await;
-    assert_eq!(refused.problem(), (403, "broker_suspended"));
+    assert_eq!(refused.problem(), (409, "paused"));
     assert_eq!(
         api.call("DELETE", OWN, Some(&gamma), "x", None)
             .await

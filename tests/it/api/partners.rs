@@ -353,12 +353,12 @@ async fn racing_creations_stay_within_the_plan() {
         200
     );
     let refused = api.post(PARTNERS, &gamma, offline("Sixth")).await;
-    assert_eq!(refused.problem(), (403, "broker_suspended"));
+    assert_eq!(refused.problem(), (409, "paused"));
     assert_eq!(api.post(&archive, &gamma, json!({})).await.status, 200);
     let refused = api.post(&restore, &gamma, json!({})).await;
-    assert_eq!(refused.problem(), (403, "broker_suspended"));
+    assert_eq!(refused.problem(), (409, "paused"));
     let refused = api
         .post("/v1/broker/plan", &gamma, json!({"plan": "pro"}))
         .await;
-    assert_eq!(refused.problem(), (403, "broker_suspended"));
+    assert_eq!(refused.problem(), (409, "paused"));
 }

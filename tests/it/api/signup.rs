@@ -164,7 +164,7 @@ async fn an_invitation_that_cannot_be_used_tells_nothing() {
     let none = sign_up(&api, "none", member("Alpha", "ab", None)).await;
     assert_eq!((none.status, none.fields()), (422, vec!["invite_code"]));
     let refused = api.post(INVITES, &beta, json!({})).await;
-    assert_eq!(refused.problem(), (403, "broker_suspended"));
+    assert_eq!(refused.problem(), (409, "paused"));
 
     assert_eq!(api.get(ADMIN_INVITES, &platform).await.items().len(), 3);
     assert_eq!(
