@@ -22,9 +22,10 @@ use crate::domain::chain::{Head, LINE_MAX};
 use crate::domain::fence::{self, Fence, FenceRow, NotOurs};
 use crate::domain::ids::BrokerId;
 use crate::runtime::failpoint;
+use crate::services::partners::bound_of;
 use crate::stores::StoreError;
 use crate::stores::book::{self, HeldBook};
-use crate::stores::master::{self, brokers, moves};
+use crate::stores::master::{self, brokers, moves, placement};
 use crate::stores::pool::Pool;
 use crate::stores::router::{BookRead, Router};
 
@@ -58,6 +59,8 @@ pub enum BookFileError {
         "the book's fence is not as this import can have left it; another import must be finished first: {0}"
     )]
     Fence(#[from] NotOurs),
+    #[error("another import into the book of broker {id} goes on")]
+    Contended { id: BrokerId },
     #[error("what the book has in {table} is not what the file has")]
     Differs { table: &'static str },
     #[error("the file: {0}")]
@@ -203,9 +206,27 @@ impl BookFiles {
         now: DateTime<Utc>,
         progress: FileProgress<'_>,
     ) -> Result<Imported, BookFileError> {
-        let Exported { header, digest } = Self::verify(open()?, progress)?;
-        let broker = header.broker;
+        let file = Self::verify(open()?, progress)?;
+        let broker = file.header.broker;
         self.may_import(broker).await?;
+        // One at a time: a second one, of the same file too, would write under the first.
+        let name = broker.to_string();
+        let kept = placement::keep(&self.master, "import", &name).await?;
+        let kept = kept.ok_or(BookFileError::Contended { id: broker })?;
+        let done = self.take_in(file, open, replace, now, progress).await;
+        placement::give_back(kept, "import", &name).await?;
+        done
+    }
+
+    async fn take_in<R: BufRead>(
+        &self,
+        Exported { header, digest }: Exported,
+        open: impl Fn() -> io::Result<R>,
+        replace: bool,
+        now: DateTime<Utc>,
+        progress: FileProgress<'_>,
+    ) -> Result<Imported, BookFileError> {
+        let broker = header.broker;
         let scope = self.router.book(broker).await?;
         let route = scope.route().clone();
         let held = HeldBook::new(&self.router, broker, &route.database)?;
@@ -221,6 +242,7 @@ impl BookFiles {
             ..closed
         };
         if found == Some(opened) && read_back(&held, &header, progress).await.is_ok() {
+            self.rebound(broker, now).await?;
             return Ok(Imported {
                 header,
                 digest,
@@ -244,6 +266,7 @@ impl BookFiles {
         let turned = held.turn(now, |found| fence::open_after_import(closed, found));
         turned.await??;
         self.router.forget(broker);
+        self.rebound(broker, now).await?;
         Ok(Imported {
             header,
             digest,
@@ -281,6 +304,14 @@ impl BookFiles {
         let turned = held.turn(now, |found| fence::close_for_import(closed, found));
         turned.await??;
         Ok(master::commit(tx).await?)
+    }
+
+    /// The bound of partners is of the plan that is in force, not of that of the file's day.
+    async fn rebound(&self, id: BrokerId, now: DateTime<Utc>) -> Result<(), BookFileError> {
+        let broker = brokers::get(&self.master, id).await?;
+        let broker = broker.ok_or(BookFileError::NoSuchBroker { id })?;
+        let scope = self.router.book(id).await?;
+        Ok(book::rebound_partners(&scope, bound_of(&broker), now).await?)
     }
 
     async fn may_import(&self, id: BrokerId) -> Result<(), BookFileError> {

@@ -340,7 +340,15 @@ impl MoveService {
                         let Some(found) = found else {
                             return Err(MoveError::NoSuchServer { name });
                         };
-                        if found.held >= i64::from(found.capacity) && own != Some(&*name) {
+                        // What an earlier move has left there makes room for what comes back.
+                        let back = BookPlace {
+                            shard_id: None,
+                            server: name.clone(),
+                            database: self.places.own_database(broker),
+                        };
+                        let left = moves::retained_in(&self.master, broker, &back).await?;
+                        let full = found.held >= i64::from(found.capacity);
+                        if full && left.is_none() && own != Some(&*name) {
                             return Err(MoveError::ServerFull { name });
                         }
                         name

@@ -22,7 +22,7 @@ use super::book_files::{BookFileError, BookFiles, Exported};
 use crate::domain::account::{AccountRef, HousePurpose, OwnerKind};
 use crate::domain::book_file::Header;
 use crate::domain::broker::{Broker, BrokerState};
-use crate::domain::fence::{self, NotOurs};
+use crate::domain::fence::{self, Fence, NotOurs};
 use crate::domain::ids::{AccountId, BrokerId};
 use crate::domain::pause::Pausable;
 use crate::runtime::failpoint;
@@ -238,9 +238,15 @@ impl Offboarding {
             }
         }
         let (held, epoch) = self.held(id).await?;
-        held.turn(now, |found| fence::thaw(epoch, found)).await??;
         let mut tx = master::begin(&self.master).await?;
         standing::turn(&mut tx).await?;
+        // Whoever archives it takes turns: an archived book is a frozen one.
+        let locked = brokers::lock(&mut tx, id).await?;
+        if locked.is_none_or(|broker| broker.state != BrokerState::Leaving) {
+            let (state, why) = (self.broker(id).await?.state, "it is leaving no more");
+            return Err(ExitError::State { id, state, why });
+        }
+        held.turn(now, |found| fence::thaw(epoch, found)).await??;
         let paused = pauses::open_of(&mut tx, &Pausable::Broker(id)).await?;
         let back = if paused.is_some() {
             BrokerState::Suspended
@@ -306,11 +312,18 @@ impl Offboarding {
             by: by.to_owned(),
             at: now,
         };
+        let (held, epoch) = self.held(id).await?;
         let mut tx = master::begin(&self.master).await?;
         standing::turn(&mut tx).await?;
         let state = brokers::lock(&mut tx, id).await?.map(|broker| broker.state);
         match state.ok_or(ExitError::NoSuchBroker { id })? {
             BrokerState::Leaving => {
+                let fence = held.fence().await?;
+                if !fence.is_some_and(|fence| fence.state == Fence::Frozen && fence.epoch == epoch)
+                {
+                    let (state, why) = (BrokerState::Leaving, "its book is not frozen any more");
+                    return Err(ExitError::State { id, state, why });
+                }
                 brokers::set_state(&mut tx, id, BrokerState::Leaving, BrokerState::Archived)
                     .await?;
                 exits::archive(&mut tx, id, &kept).await?;

@@ -242,7 +242,7 @@ impl PartnerService {
 
 /// What a book is held to that has no bound of its own: that of the plan in force, as of the last
 /// change that is over.
-fn bound_of(broker: &Broker) -> Bound {
+pub(super) fn bound_of(broker: &Broker) -> Bound {
     let lessening = broker
         .plan_wanted
         .is_some_and(|wanted| wanted != broker.plan);

@@ -17,7 +17,7 @@ pub use append::{Once, append, append_once};
 pub use census::Census;
 pub(crate) use census::census;
 pub use held::{HeldBook, TableRows};
-pub use limit::{Bound, BoundSet, Full, bound_partners, offline_partners};
+pub use limit::{Bound, BoundSet, Full, bound_partners, offline_partners, rebound_partners};
 pub use read::{
     AccountRow, Origin, ReservationRow, account, accounts, accounts_newest, entries_after,
     entries_of, head, origins, outcomes_of, reservations_held, step_outcomes, transactions,

@@ -87,7 +87,11 @@ pub async fn registered(master: &SecretUrl) -> Result<Vec<Database>, MigrationEr
            AND server_name IS NOT NULL AND database_name IS NOT NULL \
          UNION \
          SELECT FALSE, from_server, from_database FROM broker_move \
-         WHERE from_shard_id IS NULL AND state IN ('flipped', 'retained', 'kept')",
+         WHERE from_shard_id IS NULL AND state IN ('flipped', 'retained', 'purging', 'kept') \
+         UNION \
+         SELECT FALSE, to_server, to_database FROM broker_move \
+         WHERE to_shard_id IS NULL \
+           AND state IN ('copying', 'fencing', 'rolling_back', 'cancelling')",
     )
     .fetch_all(&mut connection)
     .await?;

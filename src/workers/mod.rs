@@ -54,6 +54,11 @@ pub fn start(app: &App, config: &Config, shutdown: &CancellationToken) -> JoinSe
         async move { watch::watch(&app, patience).await }
     }));
     let poll = config.moves.poll_ms.duration();
+    let closed = app.clone();
+    workers.spawn(turn("fences", poll, shutdown.clone(), move || {
+        let app = closed.clone();
+        async move { moves::open(&app).await }
+    }));
     for _ in 0..config.moves.concurrency {
         let (app, stopping) = (app.clone(), shutdown.clone());
         workers.spawn(turn("moves", poll, shutdown.clone(), move || {

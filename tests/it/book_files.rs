@@ -7,9 +7,12 @@ use serde_json::Value;
 use settlenet::app::Stores;
 use settlenet::domain::book_file::FileProblem;
 use settlenet::domain::book_table::BOOK_TABLES;
+use settlenet::domain::broker::BrokerPlan;
 use settlenet::domain::ids::BrokerId;
 use settlenet::services::book_files::{BookFileError, BookFiles, Exported, Imported};
+use settlenet::services::plans::AskedBy;
 use settlenet::stores::book::{self, HeldBook};
+use settlenet::stores::master::placement;
 use sqlx::{AssertSqlSafe, Connection as _};
 
 use crate::harness::{World, assert_invariants};
@@ -75,6 +78,8 @@ async fn lose(world: &World, broker: BrokerId) {
         "idempotency_key",
         "feed_event",
         "transaction",
+        "partner",
+        "book_limit",
     ] {
         let sql = format!("DELETE FROM {table} WHERE broker_id = {broker}");
         sqlx::query(AssertSqlSafe(sql))
@@ -387,4 +392,47 @@ async fn a_book_has_to_have_its_place_here() {
         .unwrap();
     let refused = import(&world, &file, false).await;
     assert!(matches!(refused, Err(BookFileError::NoSuchBroker { .. })));
+}
+
+/// Two imports of one file would write over each other; and what the file says of the plan is of
+/// another day.
+#[tokio::test(flavor = "multi_thread")]
+async fn one_import_at_a_time_and_the_plan_of_today() {
+    let world = settled(1).await;
+    let (gamma, app) = (world.gamma, &world.app);
+    let set = "UPDATE broker SET plan = 'starter' WHERE broker_id = ?";
+    let master = &app.systems.master;
+    sqlx::query(set).bind(gamma).execute(master).await.unwrap();
+    let put = async |plan| {
+        let changed = app
+            .plans
+            .change(gamma, plan, AskedBy::Platform, world.clock.now());
+        Box::pin(changed).await.unwrap();
+    };
+    put(BrokerPlan::Growth).await;
+    put(BrokerPlan::Starter).await;
+    let bound = async || -> Option<u32> {
+        let mut database = connect(&world).await;
+        sqlx::query_scalar("SELECT offline_partners FROM book_limit WHERE broker_id = ?")
+            .bind(gamma)
+            .fetch_one(&mut database)
+            .await
+            .unwrap()
+    };
+    assert_eq!(bound().await, Some(3));
+    let (_, file) = export(&world, gamma).await;
+    put(BrokerPlan::Growth).await;
+    lose(&world, gamma).await;
+
+    let kept = placement::keep(master, "import", &gamma.to_string())
+        .await
+        .unwrap();
+    let second = import(&world, &file, false).await;
+    assert!(matches!(second, Err(BookFileError::Contended { id }) if id == gamma));
+    placement::give_back(kept.unwrap(), "import", &gamma.to_string())
+        .await
+        .unwrap();
+    import(&world, &file, false).await.unwrap();
+    assert_eq!(bound().await, Some(50), "of the plan that is in force");
+    assert_invariants(&world).await;
 }

@@ -13,6 +13,7 @@ use crate::domain::book_check::BookCheck;
 use crate::domain::book_table::{BOOK_TABLES, BookTable, Place, layout};
 use crate::domain::book_tree::BookTree;
 use crate::domain::broker_move::{BrokerMove, MoveProof};
+use crate::domain::fence::may_copy;
 use crate::stores::book::{HeldBook, TableRows};
 use crate::stores::master::moves::{self, Claim};
 
@@ -124,6 +125,11 @@ impl<'a> Copy<'a> {
     /// many rows it has.
     pub(super) async fn finish(&mut self) -> Result<(MoveProof, u64), Fault> {
         while !self.page(self.engine.0.limits.batch_rows).await?.is_all {}
+        // The target answers, and the copy is still this claim's: nothing flips to where it isn't.
+        let fence = self.target.fence().await?;
+        if !fence.is_some_and(|fence| may_copy(self.claim.move_id, self.claim.number, &fence)) {
+            return Err(Fault::Lost);
+        }
         let head = self.check.holds()?;
         let (before, after) = (self.before.root(), self.after.root());
         if before != after {

@@ -13,6 +13,7 @@ use crate::domain::broker_move::{BookPlace, BrokerMove, MoveEvent, MoveProof, Mo
 use crate::domain::fence::{Fence, NotOurs, Passage, take_copy};
 use crate::domain::ids::BrokerId;
 use crate::runtime::failpoint::{self, Ask};
+use crate::services::provisioning::ProvisioningError;
 use crate::stores::StoreError;
 use crate::stores::book::HeldBook;
 use crate::stores::master::alerts::NewAlert;
@@ -54,6 +55,29 @@ impl MoveEngine {
         }
     }
 
+    /// Goes on with a move until its book is open, and leaves the rest to whoever has time.
+    pub(super) async fn open(&self, claim: &Claim) {
+        let never = CancellationToken::new();
+        loop {
+            let this = match moves::get(&self.0.master, claim.move_id).await {
+                Ok(Some(this)) if this.claim == claim.number => this,
+                Ok(_) | Err(_) => return,
+            };
+            if !this.state.is_closed() {
+                if this.state == MoveState::Copying {
+                    let left =
+                        moves::retry_at(&self.0.master, claim, None, false, self.now()).await;
+                    drop(left);
+                }
+                return;
+            }
+            if let Err(fault) = self.go_on(&this, claim, &never).await {
+                self.failed(claim, &fault).await;
+                return;
+            }
+        }
+    }
+
     async fn go_on(
         &self,
         this: &BrokerMove,
@@ -83,7 +107,7 @@ impl MoveEngine {
     async fn prepare(&self, this: &BrokerMove, claim: &Claim) -> Result<Next, Fault> {
         let left = moves::retained_in(&self.0.master, this.broker, &this.to).await?;
         if let Some(left) = left {
-            self.purge_for(&left, this).await?;
+            self.purge_for(&left, this, claim).await?;
         }
         self.0.places.ready(&this.to, this.broker).await?;
         self.take(this, claim).await?;
@@ -105,11 +129,18 @@ impl MoveEngine {
         claim: &Claim,
         stopping: &CancellationToken,
     ) -> Result<Next, Fault> {
+        // A release may have come since it was made.
+        self.0.places.ready(&this.to, this.broker).await?;
         self.take(this, claim).await?;
         let mut copy = Copy::new(self, claim, this)?;
         copy.clear().await?;
         for _ in 0..self.0.limits.max_fencings {
-            copy.catch_up(stopping).await?;
+            if let Err(fault) = copy.catch_up(stopping).await {
+                // An import that was broken off leaves a book that does not hold, and closed.
+                let fence = copy.source().fence().await?;
+                let is_open = fence.is_some_and(|fence| fence.state == Fence::Open);
+                return Err(if is_open { fault } else { Fault::Closed });
+            }
             failpoint::at("move.caught_up");
             let now = moves::get(&self.0.master, this.id).await?;
             let Some(this) = now.filter(|now| now.claim == claim.number) else {
@@ -164,12 +195,7 @@ impl MoveEngine {
             Err(fault) => {
                 // Whatever it is, the book opens first.
                 tracing::info!(%fault, "the book is opened again where it was");
-                self.roll_back(&fencing, claim).await?;
-                let back = BrokerMove {
-                    state: MoveState::RollingBack,
-                    ..fencing
-                };
-                self.reopen(&back, claim).await?;
+                self.back(&fencing, claim).await?;
                 copy.tell().await?;
                 return Err(fault);
             }
@@ -179,7 +205,18 @@ impl MoveEngine {
             proof: proof.clone(),
             rows,
         };
-        self.decide(&fencing, claim, flip).await?;
+        if let Err(fault) = self.decide(&fencing, claim, flip).await {
+            // Somebody may want it cancelled since: then the book opens where it was, at once.
+            let now = moves::get(&self.0.master, this.id).await?;
+            let ours = now.is_some_and(|now| {
+                now.claim == claim.number && now.state == MoveState::Fencing && now.cancel_wanted
+            });
+            if ours {
+                self.back(&fencing, claim).await?;
+                return Ok(Next::GoOn);
+            }
+            return Err(fault);
+        }
         failpoint::at("move.flip.after");
         let flipped = BrokerMove {
             state: MoveState::Flipped,
@@ -187,6 +224,17 @@ impl MoveEngine {
             ..fencing
         };
         self.arrive(&flipped, claim, Some(closed)).await
+    }
+
+    /// Opens the book where it was.
+    async fn back(&self, fencing: &BrokerMove, claim: &Claim) -> Result<(), Fault> {
+        self.roll_back(fencing, claim).await?;
+        let back = BrokerMove {
+            state: MoveState::RollingBack,
+            ..fencing.clone()
+        };
+        self.reopen(&back, claim).await?;
+        Ok(())
     }
 
     async fn tail(
@@ -198,7 +246,10 @@ impl MoveEngine {
         let turn = |found| passage.close_source(found);
         fenced("source", copy.source().turn(self.now(), turn).await?)?;
         failpoint::at("move.closed");
-        let copied = copy.finish().await?;
+        // Whatever stands still, the book does not stay closed for it.
+        let bound = self.0.limits.fence_lease;
+        let copied = tokio::time::timeout(bound, copy.finish()).await;
+        let copied = copied.map_err(|_| Fault::StoodStill)??;
         if failpoint::at("move.tail") == Ask::Fail {
             return Err(Fault::TooSlow);
         }
@@ -274,6 +325,11 @@ impl MoveEngine {
     /// Deletes the copy.
     async fn cancel(&self, this: &BrokerMove, claim: &Claim) -> Result<Next, Fault> {
         let target = self.held(this.broker, &this.to)?;
+        // The same; where the target can't be made ready there is no copy in it.
+        match self.0.places.ready(&this.to, this.broker).await {
+            Ok(()) | Err(ProvisioningError::Occupied { .. }) => {}
+            Err(error) => return Err(error.into()),
+        }
         match self.take(this, claim).await {
             Ok(()) => {
                 Copy::new(self, claim, this)?.clear().await?;

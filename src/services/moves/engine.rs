@@ -1,5 +1,6 @@
-use std::sync::Arc;
-use std::time::Duration;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use chrono::{DateTime, Utc};
 use tokio_util::sync::CancellationToken;
@@ -8,7 +9,7 @@ use tracing::Instrument as _;
 use crate::runtime::Clock;
 use crate::services::provisioning::Provisioning;
 use crate::stores::StoreError;
-use crate::stores::master::moves::{self, Claim};
+use crate::stores::master::moves::{self, Claim, ClosedMove};
 use crate::stores::pool::Pool;
 use crate::stores::router::Router;
 
@@ -63,6 +64,8 @@ pub(super) struct Inner {
     pub(super) limits: MoveLimits,
     /// This process, unique per start.
     process: String,
+    /// Closed books as they were first seen, and when.
+    watched: Mutex<HashMap<ClosedMove, Instant>>,
 }
 
 impl MoveEngine {
@@ -82,6 +85,7 @@ impl MoveEngine {
             clock,
             limits,
             process,
+            watched: Mutex::default(),
         }))
     }
 
@@ -93,6 +97,39 @@ impl MoveEngine {
         let now = self.now();
         let until = now + self.0.limits.lease;
         moves::claim(&self.0.master, &self.0.process, until, now, limit).await
+    }
+
+    /// Opens the books that nobody opens: those whose lease has run out by this process's clock,
+    /// and those that have stood as they are for as long by its own watch, whatever the clock of
+    /// whoever closed them. Gives how many there were.
+    ///
+    /// # Errors
+    /// The master's.
+    pub async fn open_books(&self) -> Result<usize, StoreError> {
+        let inner = &self.0;
+        let found = moves::closed(&inner.master, self.now()).await?;
+        let mut taken = Vec::new();
+        {
+            let mut watched = inner.watched.lock().unwrap_or_else(PoisonError::into_inner);
+            watched.retain(|seen, _| found.iter().any(|(now, _)| now == seen));
+            for (seen, due) in found {
+                let since = watched.entry(seen.clone()).or_insert_with(Instant::now);
+                if due || since.elapsed() >= inner.limits.fence_lease {
+                    taken.push(seen);
+                }
+            }
+        }
+        let mut opened = 0;
+        for seen in taken {
+            let until = self.fence_lease_end();
+            let claim = moves::claim_closed(&inner.master, &seen, &inner.process, until).await?;
+            if let Some(claim) = claim {
+                let span = tracing::info_span!("open", id = %claim.move_id, claim = claim.number);
+                self.open(&claim).instrument(span).await;
+                opened += 1;
+            }
+        }
+        Ok(opened)
     }
 
     /// Works on a move until it rests, waits, or is another's. It never leaves a book closed that

@@ -14,6 +14,8 @@ pub(super) enum Fault {
     /// This process is asked to end.
     #[error("the process ends")]
     Stopping,
+    #[error("a server did not answer while the book was closed")]
+    StoodStill,
     /// Not by this move: an import goes on, or has died.
     #[error("the book is closed by something else, such as an import that has to be finished")]
     Closed,
@@ -65,7 +67,7 @@ impl Fault {
             | Self::RootsDiffer
             | Self::LeftBehind { .. }
             | Self::Book(_) => Remedy::Tell,
-            Self::Stopping | Self::Closed => Remedy::Wait,
+            Self::Stopping | Self::Closed | Self::StoodStill => Remedy::Wait,
             Self::Provisioning(ProvisioningError::Store(error)) | Self::Store(error) => {
                 // A copy that another claim has taken shows as a book that is moving.
                 match error {

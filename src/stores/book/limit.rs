@@ -87,6 +87,28 @@ pub async fn bound_partners(
     Ok(refused_at.map_or(BoundSet::Set, |there| BoundSet::Refused { there }))
 }
 
+/// Holds a book to a bound whatever it said before: for one that was taken in from a file, which
+/// has the bound of another day.
+///
+/// # Errors
+/// The book's database being away, busy or moving.
+pub async fn rebound_partners(
+    scope: &BookScope,
+    bound: Bound,
+    now: DateTime<Utc>,
+) -> Result<(), StoreError> {
+    let (mut tx, head) = super::begin(scope).await?;
+    // One that has none yet gets it with its first partner.
+    let present = find(&mut tx).await?;
+    let other = present
+        .is_some_and(|row| (row.offline_partners, row.plan_number) != (bound.most, bound.number));
+    if other {
+        put(&mut tx, &head, bound, None, now).await?;
+        feed::changed(&mut tx).await?;
+    }
+    tx.commit().await
+}
+
 /// What a book has said to a change.
 fn answer(row: &Row, number: u64) -> Option<BoundSet> {
     match row.plan_number.cmp(&number) {

@@ -15,7 +15,7 @@ use std::collections::BTreeSet;
 
 use chrono::{DateTime, Utc};
 use serde_json::json;
-use sqlx::{MySql, QueryBuilder};
+use sqlx::{FromRow, MySql, QueryBuilder};
 use uuid::Uuid;
 
 use super::feed::{self, NewEvent};
@@ -204,10 +204,11 @@ pub async fn traces(master: &Pool) -> Result<BTreeSet<(BrokerId, DatabaseKey)>, 
     Ok(rows.into_iter().map(place).collect())
 }
 
-/// Moves that somebody must look at, the longest due first.
-pub const DUE: &str =
-    "SELECT move_id, claim_no FROM broker_move WHERE due_at <= ? ORDER BY due_at LIMIT ?
-     FOR UPDATE SKIP LOCKED";
+/// Moves that somebody must look at, the longest due first. Those whose book is closed are
+/// [`claim_closed`]'s: they wait behind no other.
+pub const DUE: &str = "SELECT move_id, claim_no FROM broker_move
+     WHERE due_at <= ? AND state NOT IN ('fencing', 'rolling_back', 'flipped')
+     ORDER BY due_at LIMIT ? FOR UPDATE SKIP LOCKED";
 
 /// Takes on moves that are due, each under a new claim and until `until`.
 ///
@@ -245,6 +246,70 @@ pub async fn claim(
         number: number + 1,
     });
     Ok(claims.collect())
+}
+
+/// A move whose book is closed, as somebody who looks at it sees it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, FromRow)]
+pub struct ClosedMove {
+    pub move_id: Uuid,
+    pub claim_no: u64,
+    pub state: String,
+}
+
+/// Moves whose books are closed, with whether their leases have run out.
+///
+/// # Errors
+/// The master's.
+pub async fn closed(
+    master: &Pool,
+    now: DateTime<Utc>,
+) -> Result<Vec<(ClosedMove, bool)>, StoreError> {
+    // Few moves are open, and fewer of them closed.
+    let rows: Vec<(Uuid, u64, String, bool)> = sqlx::query_as(
+        "SELECT move_id, claim_no, state, due_at <= ? FROM broker_move
+         WHERE open_broker_id IS NOT NULL AND state IN ('fencing', 'rolling_back', 'flipped')",
+    )
+    .bind(now)
+    .fetch_all(master)
+    .await
+    .map_err(failed)?;
+    let read = |(move_id, claim_no, state, due)| {
+        let closed = ClosedMove {
+            move_id,
+            claim_no,
+            state,
+        };
+        (closed, due)
+    };
+    Ok(rows.into_iter().map(read).collect())
+}
+
+/// Takes on one closed move, where it is still as it was seen.
+///
+/// # Errors
+/// The master's.
+pub async fn claim_closed(
+    master: &Pool,
+    seen: &ClosedMove,
+    by: &str,
+    until: DateTime<Utc>,
+) -> Result<Option<Claim>, StoreError> {
+    let done = sqlx::query(
+        "UPDATE broker_move SET claim_no = claim_no + 1, leased_by = ?, due_at = ?
+         WHERE move_id = ? AND claim_no = ? AND state = ?",
+    )
+    .bind(by)
+    .bind(until)
+    .bind(seen.move_id)
+    .bind(seen.claim_no)
+    .bind(&seen.state)
+    .execute(master)
+    .await
+    .map_err(failed)?;
+    Ok((done.rows_affected() == 1).then_some(Claim {
+        move_id: seen.move_id,
+        number: seen.claim_no + 1,
+    }))
 }
 
 /// Tells how far the copy has come and keeps the lease; gives whether the claim still holds.
@@ -311,7 +376,8 @@ pub enum Outcome {
 }
 
 /// Decides a try, once and for all, and with it where the broker's book is and under which epoch;
-/// gives whether this claim has decided. One statement over both rows.
+/// gives whether this claim has decided. One statement over both rows. What somebody wants cancelled
+/// does not flip.
 ///
 /// # Errors
 /// The master's: whether it has decided is unknown where the connection broke.
@@ -372,6 +438,9 @@ pub async fn decide(
     builder.push_bind(claim.move_id);
     builder.push(" AND m.claim_no = ").push_bind(claim.number);
     builder.push(" AND m.state = 'fencing' AND b.route_epoch = m.source_epoch");
+    if let Outcome::Flip { .. } = outcome {
+        builder.push(" AND NOT m.cancel_wanted");
+    }
     let done = builder.build().execute(master).await.map_err(failed)?;
     Ok(done.rows_affected() > 0)
 }
@@ -418,7 +487,8 @@ pub async fn want_cancelled(
          SET m.cancel_wanted = TRUE,
              m.due_at = IF(m.state = 'stuck' OR (m.leased_by IS NULL AND m.due_at IS NOT NULL), ?,
                  m.due_at),
-             b.mode_wanted = IF(m.open_broker_id IS NULL, b.mode_wanted, NULL)
+             b.mode_wanted = IF(m.open_broker_id IS NOT NULL
+                 AND b.mode_wanted = IF(m.to_shard_id IS NULL, 'FULL', 'SOLO'), NULL, b.mode_wanted)
          WHERE m.move_id = ? AND m.state IN ('preparing', 'copying', 'fencing', 'rolling_back',
              'stuck', 'cancelling', 'cancelled')",
     )

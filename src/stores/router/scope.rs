@@ -155,23 +155,31 @@ impl BookPlace {
         let (_permit, mut connection) = self.pool.acquire().await?;
         let failed = |error| self.pool.failed(error);
         connection.execute(SHORT_WAIT).await.map_err(failed)?;
-        let outcome = loop {
-            let found = self.fence(&mut connection).await?;
-            match turn(found) {
-                Ok(None) => break Ok(()),
-                Err(not_ours) => break Err(not_ours),
-                Ok(Some(fence)) => {
-                    failpoint::at("fence.before");
-                    let set = self.set_fence(&mut connection, found, fence, now).await?;
-                    failpoint::at("fence.after");
-                    if set {
-                        break Ok(());
-                    }
-                }
-            }
-        };
+        let turned = self.turn_on(&mut connection, now, turn).await;
         connection.execute(USUAL_WAIT).await.map_err(failed)?;
-        Ok(outcome)
+        turned
+    }
+
+    async fn turn_on(
+        &self,
+        connection: &mut Connection,
+        now: DateTime<Utc>,
+        turn: impl Fn(Option<FenceRow>) -> Turn,
+    ) -> Result<Result<(), NotOurs>, StoreError> {
+        loop {
+            let found = self.fence(connection).await?;
+            let fence = match turn(found) {
+                Ok(None) => return Ok(Ok(())),
+                Err(not_ours) => return Ok(Err(not_ours)),
+                Ok(Some(fence)) => fence,
+            };
+            failpoint::at("fence.before");
+            let set = self.set_fence(connection, found, fence, now).await?;
+            failpoint::at("fence.after");
+            if set {
+                return Ok(Ok(()));
+            }
+        }
     }
 
     pub(in crate::stores) const fn broker(&self) -> BrokerId {

@@ -2,13 +2,15 @@
 
 use std::time::{Duration, Instant};
 
+use settlenet::domain::broker::BrokerPlan;
 use settlenet::domain::broker_move::MoveState;
 use settlenet::services::moves::Destination;
+use settlenet::services::plans::AskedBy;
 use sqlx::Row as _;
 use uuid::Uuid;
 
 use super::{PAST_THE_LEASE, Stage};
-use crate::harness::{Child, assert_invariants};
+use crate::harness::{Child, SOON, assert_invariants, until};
 use crate::saga::told;
 
 /// Places on the way there, in order; `N*` is the N-th arrival.
@@ -179,6 +181,89 @@ async fn stopped_on_the_way_back() {
         let failpoints = format!("move.tail=1*error;{}", told(place, "stop"));
         stopped_at(&stage, n, &failpoints, place).await;
     }
+    assert_invariants(&stage.world).await;
+}
+
+/// A book that somebody has closed waits behind no other move, and for no clock: one who looks at
+/// it for as long as its lease opens it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_closed_book_is_opened_whatever_else_is_to_be_moved() {
+    let stage = ready().await;
+    let id = next(&stage, 0).await;
+    let failpoints = told("move.closed", "kill");
+    let mut child = Child::acts(&stage.world, &stage.clock, "move", &failpoints);
+    child.killed("move.closed").await;
+    let to = Destination::Shard(Some(stage.second));
+    let waiting = stage.begin(stage.world.gamma, to).await.unwrap();
+    let began = Instant::now();
+    until("it is open", SOON, async || {
+        stage.app().move_engine.open_books().await.unwrap();
+        !stage.get(id).await.state.is_closed()
+    })
+    .await;
+    assert!(
+        began.elapsed() < Duration::from_secs(4),
+        "{:?}",
+        began.elapsed()
+    );
+    assert!(writes(&stage).await < Duration::from_secs(1));
+    assert_eq!(stage.get(waiting.id).await.state, MoveState::Preparing);
+    stage.until(id, MoveState::Retained).await;
+    stage.until(waiting.id, MoveState::Retained).await;
+    assert_invariants(&stage.world).await;
+}
+
+/// What is cancelled before it is decided does not arrive.
+#[tokio::test(flavor = "multi_thread")]
+async fn cancelled_in_the_last_moment() {
+    let stage = ready().await;
+    let before = stage.placement(stage.world.alpha).await;
+    let id = next(&stage, 0).await;
+    let failpoints = told("move.flip.before", "stop");
+    let mut child = Child::acts(&stage.world, &stage.clock, "move", &failpoints);
+    child.stopped("move.flip.before").await;
+    stage.app().moves.cancel(id).await.unwrap();
+    child.go_on();
+    child.ended().await;
+    assert_eq!(stage.get(id).await.state, MoveState::Cancelled);
+    assert_eq!(stage.placement(stage.world.alpha).await, before);
+    writes(&stage).await;
+    // So it is with a plan that changes its mind.
+    let set = "UPDATE broker SET plan = 'pro' WHERE broker_id = ?";
+    let master = &stage.app().systems.master;
+    sqlx::query(set)
+        .bind(stage.world.alpha)
+        .execute(master)
+        .await
+        .unwrap();
+    let put = async |plan| {
+        let now = stage.world.clock.now();
+        let plans = &stage.app().plans;
+        let changed = plans.change(stage.world.alpha, plan, AskedBy::Platform, now);
+        Box::pin(changed).await.unwrap();
+    };
+    put(BrokerPlan::Growth).await;
+    stage.app().moves.begin_wanted().await.unwrap();
+    let mut child = Child::acts(&stage.world, &stage.clock, "move", &failpoints);
+    child.stopped("move.flip.before").await;
+    // The plan is recorded while the book is closed, and goes on once it is open.
+    let id = stage.app().moves.list(None, None, 1).await.unwrap()[0].id;
+    let meanwhile = async {
+        until("the move is given up", SOON, async || {
+            stage.get(id).await.cancel_wanted
+        })
+        .await;
+        child.go_on();
+        child.ended().await;
+    };
+    futures::future::join(put(BrokerPlan::Pro), meanwhile).await;
+    stage.app().moves.begin_wanted().await.unwrap();
+    stage.turn().await;
+    assert_eq!(
+        stage.placement(stage.world.alpha).await,
+        before,
+        "pro has its own"
+    );
     assert_invariants(&stage.world).await;
 }
 

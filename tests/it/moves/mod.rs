@@ -81,6 +81,7 @@ impl Stage {
 
     /// Works on what is due, as a worker does; gives how much that was.
     pub async fn turn(&self) -> usize {
+        self.app().move_engine.open_books().await.expect("opens");
         let claims = self.app().move_engine.claim(10).await.expect("claims");
         let count = claims.len();
         for claim in claims {
