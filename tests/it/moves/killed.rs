@@ -236,11 +236,15 @@ async fn cancelled_in_the_last_moment() {
         .execute(master)
         .await
         .unwrap();
+    // Asked again where the book was closed for longer than a caller waits.
     let put = async |plan| {
-        let now = stage.world.clock.now();
-        let plans = &stage.app().plans;
-        let changed = plans.change(stage.world.alpha, plan, AskedBy::Platform, now);
-        Box::pin(changed).await.unwrap();
+        until("the plan changes", SOON, async || {
+            let now = stage.world.clock.now();
+            let plans = &stage.app().plans;
+            let changed = plans.change(stage.world.alpha, plan, AskedBy::Platform, now);
+            Box::pin(changed).await.is_ok()
+        })
+        .await;
     };
     put(BrokerPlan::Growth).await;
     stage.app().moves.begin_wanted().await.unwrap();
