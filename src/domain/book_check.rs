@@ -6,7 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use uuid::Uuid;
 
 use super::account::Side;
-use super::book_table::{ACCOUNT, BookTable, CHAIN_HEAD, RESERVATION, Row, TRANSACTION, Value};
+use super::book_table::{
+    ACCOUNT, BookTable, CHAIN_HEAD, CHANGE, RESERVATION, Row, TRANSACTION, Value,
+};
 use super::canonical::{self, Hash};
 use super::chain::{CanonicalEntry, ExportedEntry, Fault, Head, Verifier};
 use super::ids::{AccountId, BrokerId};
@@ -20,6 +22,13 @@ pub enum BookFault {
     Head { said: Head, last: Head },
     #[error("there is no head")]
     NoHead,
+    /// What is written next would take a number that is taken.
+    #[error("the head's {counter} is {said}, but a row has {found}")]
+    Counter {
+        counter: &'static str,
+        said: u64,
+        found: u64,
+    },
     #[error(
         "{account} has a balance of {balance} in minor units, but its entries come to {entries}"
     )]
@@ -54,6 +63,10 @@ pub struct BookCheck {
     broker: BrokerId,
     chain: Verifier,
     head: Option<Head>,
+    /// The head's `change_seq` and `feed_position`.
+    counters: [u64; 2],
+    /// The highest of each in a row.
+    highest: [u64; 2],
     accounts: BTreeMap<u64, Account>,
     /// What each reservation that is held holds, and of which account.
     held: BTreeMap<(Vec<u8>, u64), (u64, i64)>,
@@ -75,6 +88,8 @@ impl BookCheck {
             broker,
             chain: Verifier::of_book(broker),
             head: None,
+            counters: [0; 2],
+            highest: [0; 2],
             accounts: BTreeMap::new(),
             held: BTreeMap::new(),
             touched: BTreeSet::new(),
@@ -94,6 +109,10 @@ impl BookCheck {
     pub fn put(&mut self, table: &BookTable, row: &Row) -> Result<(), BookFault> {
         let unreadable = BookFault::Unreadable { table: table.name };
         let read = Reader { table, row };
+        let change = read.unsigned(CHANGE).unwrap_or(0);
+        let position = read.unsigned("position").unwrap_or(0);
+        self.highest[0] = self.highest[0].max(change);
+        self.highest[1] = self.highest[1].max(position);
         if table == &TRANSACTION {
             let exported = read.entry(self.broker).ok_or(unreadable)?;
             let account = read.unsigned("account_id");
@@ -108,7 +127,10 @@ impl BookCheck {
                     hash: read.hash("tx_hash")?,
                 })
             };
-            self.head = Some(head().ok_or(unreadable)?);
+            let counters = read.unsigned(CHANGE).zip(read.unsigned("feed_position"));
+            let ((change, feed), head) = counters.zip(head()).ok_or(unreadable)?;
+            self.counters = [change, feed];
+            self.head = Some(head);
             return Ok(());
         }
         if table == &ACCOUNT {
@@ -151,6 +173,16 @@ impl BookCheck {
         let said = self.head.ok_or(BookFault::NoHead)?;
         if said != last {
             return Err(BookFault::Head { said, last });
+        }
+        for (at, counter) in [CHANGE, "feed_position"].into_iter().enumerate() {
+            let (said, found) = (self.counters[at], self.highest[at]);
+            if said < found {
+                return Err(BookFault::Counter {
+                    counter,
+                    said,
+                    found,
+                });
+            }
         }
         while let Some(id) = self.touched.first().copied() {
             let account = AccountId::from_bits(id);

@@ -23,6 +23,8 @@ use crate::stores::router::DatabaseKey;
 
 /// Between two tries at opening a book that is closed.
 const CLOSED_RETRY: TimeDelta = TimeDelta::milliseconds(250);
+/// A book that can't be closed is waited for up to so many times the first wait: less than the lease.
+const MOST_WAITS: u32 = 5;
 /// Waits double up to this many times.
 const DOUBLINGS: u32 = 6;
 
@@ -134,7 +136,7 @@ impl MoveEngine {
         self.take(this, claim).await?;
         let mut copy = Copy::new(self, claim, this)?;
         copy.clear().await?;
-        for _ in 0..self.0.limits.max_fencings {
+        for tried in 1..=self.0.limits.max_fencings {
             if let Err(fault) = copy.catch_up(stopping).await {
                 // An import that was broken off leaves a book that does not hold, and closed.
                 let fence = copy.source().fence().await?;
@@ -150,7 +152,12 @@ impl MoveEngine {
                 return Ok(Next::GoOn);
             }
             match self.pass(&this, claim, &mut copy).await {
-                Err(Fault::TooSlow) => tracing::info!("the tail was too long; another try"),
+                // The copy stands: it is brought up to date, and another moment is waited for.
+                Err(Fault::TooSlow) => {
+                    tracing::info!("the book could not be closed for long enough; another try");
+                    tokio::time::sleep(self.0.limits.backoff * tried.min(MOST_WAITS)).await;
+                    copy.tell().await?;
+                }
                 done => return done,
             }
         }
@@ -244,7 +251,11 @@ impl MoveEngine {
         closed: Instant,
     ) -> Result<(MoveProof, u64), Fault> {
         let turn = |found| passage.close_source(found);
-        fenced("source", copy.source().turn(self.now(), turn).await?)?;
+        match copy.source().turn(self.now(), turn).await {
+            // Somebody writes for long: nothing was copied since, so the copy is as it was.
+            Err(StoreError::Busy { .. }) => return Err(Fault::TooSlow),
+            turned => fenced("source", turned?)?,
+        }
         failpoint::at("move.closed");
         // Whatever stands still, the book does not stay closed for it.
         let bound = self.0.limits.fence_lease;

@@ -206,7 +206,7 @@ pub async fn end_plan(
     Ok(done.rows_affected() == 1)
 }
 
-/// Brokers whose change of plan is under way, after a number, in order.
+/// Brokers that work and whose change of plan is under way, after a number, in order.
 ///
 /// # Errors
 /// The master's, or a row that can't be read.
@@ -219,6 +219,7 @@ pub async fn with_plan_wanted(
         "SELECT ",
         columns!(),
         " FROM broker WHERE plan_wanted IS NOT NULL AND broker_id > ?
+          AND state IN ('active', 'suspended')
           ORDER BY broker_id LIMIT ?"
     ))
     .bind(after)

@@ -2,7 +2,7 @@ use serde_json::json;
 use settlenet::stores::migrate::{Kind, migrate};
 
 use super::{json, run, stderr, stdout};
-use crate::harness::{Child, Databases, MovedClock, World};
+use crate::harness::{Child, Databases, MovedClock, SOON, World, until};
 
 /// From the command line to the arrival, with a real worker.
 #[tokio::test(flavor = "multi_thread")]
@@ -48,10 +48,14 @@ async fn a_broker_is_moved_and_waited_for() {
     ];
     let mut waited = run(databases, &wait).await;
     // Until the worker has given up the one before, there is one that goes on.
-    while stderr(&waited).contains("goes on") {
-        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
-        waited = run(databases, &wait).await;
-    }
+    until("the one before has ended", SOON, async || {
+        let goes_on = stderr(&waited).contains("goes on");
+        if goes_on {
+            waited = run(databases, &wait).await;
+        }
+        !goes_on
+    })
+    .await;
     let text = stdout(&waited);
     assert_eq!(waited.status.code(), Some(0), "{}", stderr(&waited));
     assert!(

@@ -124,6 +124,16 @@ async fn a_book_that_does_not_hold_is_never_closed_and_an_admin_is_told() {
             "UPDATE chain_head SET seq = seq - 1 WHERE broker_id = ?",
             "the head says",
         ),
+        (
+            "UPDATE chain_head SET change_seq = change_seq - 3 WHERE broker_id = ?",
+            "UPDATE chain_head SET change_seq = change_seq + 3 WHERE broker_id = ?",
+            "the head's change_seq is",
+        ),
+        (
+            "UPDATE chain_head SET feed_position = feed_position - 1 WHERE broker_id = ?",
+            "UPDATE chain_head SET feed_position = feed_position + 1 WHERE broker_id = ?",
+            "the head's feed_position is",
+        ),
     ] {
         let Placement::Own { server, database } = stage.placement(world.alpha).await else {
             panic!("it has a database of its own");

@@ -12,7 +12,7 @@ use settlenet::stores::master::idempotency::Intention;
 use uuid::Uuid;
 
 use super::Stage;
-use crate::harness::{World, assert_invariants};
+use crate::harness::{SOON, World, assert_invariants, until};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_way_and_back_with_requests_in_flight() {
@@ -135,10 +135,11 @@ async fn no_reader_and_no_writer_is_told_of_a_move() {
         Destination::Own(Some("a".into())),
     ] {
         // Some book to move, each time.
-        let until = booked.load(Ordering::Relaxed) + 40;
-        while booked.load(Ordering::Relaxed) < until {
-            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
-        }
+        let enough = booked.load(Ordering::Relaxed) + 40;
+        until("there is a book to move", SOON, async || {
+            booked.load(Ordering::Relaxed) >= enough
+        })
+        .await;
         stage.moved(gamma, to).await;
     }
     stop.store(true, Ordering::Relaxed);
