@@ -41,6 +41,8 @@ mod active {
     use std::sync::LazyLock;
     use std::sync::atomic::{AtomicU64, Ordering};
 
+    use nix::sys::signal::Signal;
+
     use super::Ask;
 
     #[derive(Clone, Copy)]
@@ -115,15 +117,17 @@ mod active {
             return Ask::GoOn;
         }
         match armed.action {
-            Action::Kill => signal_self(rustix::process::Signal::KILL),
-            Action::Stop => signal_self(rustix::process::Signal::STOP),
+            Action::Kill => raise(Signal::SIGKILL),
+            Action::Stop => raise(Signal::SIGSTOP),
             Action::Error => return Ask::Fail,
         }
         Ask::GoOn
     }
 
-    fn signal_self(signal: rustix::process::Signal) {
-        let sent = rustix::process::kill_process(rustix::process::getpid(), signal);
-        assert!(sent.is_ok(), "a process may signal itself");
+    /// To the thread that has arrived, not to the process: of that any thread may take it, and
+    /// this one would go on past the place until that one has come to it.
+    fn raise(signal: Signal) {
+        let raised = nix::sys::signal::raise(signal);
+        assert!(raised.is_ok(), "a process may signal itself");
     }
 }

@@ -119,17 +119,23 @@ impl MoveEngine {
                 }
             }
         }
-        let mut opened = 0;
-        for seen in taken {
-            let until = self.fence_lease_end();
-            let claim = moves::claim_closed(&inner.master, &seen, &inner.process, until).await?;
-            if let Some(claim) = claim {
-                let span = tracing::info_span!("open", id = %claim.move_id, claim = claim.number);
-                self.open(&claim).instrument(span).await;
-                opened += 1;
-            }
-        }
-        Ok(opened)
+        // All at once: one that can't be taken or opened keeps nobody else's book closed.
+        let opening = taken.iter().map(|seen| self.take_closed(seen));
+        let taken = futures::future::join_all(opening).await;
+        let opened: Result<Vec<bool>, StoreError> = taken.into_iter().collect();
+        Ok(opened?.into_iter().filter(|opened| *opened).count())
+    }
+
+    /// Takes on a closed book where it is as it was seen, and opens it.
+    async fn take_closed(&self, seen: &ClosedMove) -> Result<bool, StoreError> {
+        let until = self.fence_lease_end();
+        let claim = moves::claim_closed(&self.0.master, seen, &self.0.process, until).await?;
+        let Some(claim) = claim else {
+            return Ok(false);
+        };
+        let span = tracing::info_span!("open", id = %claim.move_id, claim = claim.number);
+        self.open(&claim).instrument(span).await;
+        Ok(true)
     }
 
     /// Works on a move until it rests, waits, or is another's. It never leaves a book closed that
