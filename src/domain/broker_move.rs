@@ -15,6 +15,7 @@
 //! | `stuck` | source open; it failed too often | an admin: `retry` or `cancel` |
 //! | `cancelling` | source open; the copy is being deleted | the next claim |
 //! | `cancelled` | as if it had not been | – |
+//! | `abandoned` | a database with what it was to delete is lost, an admin says: that is waited for no longer | an admin, should the database come back: `purge` |
 //!
 //! From `fencing` one compare-and-set in the master decides, `flipped` or `rolling_back`, together
 //! with the broker's route; fences follow what it says and never lead.
@@ -43,6 +44,7 @@ words!(
         Stuck = "stuck",
         Cancelling = "cancelling",
         Cancelled = "cancelled",
+        Abandoned = "abandoned",
     }
 );
 
@@ -82,6 +84,8 @@ pub enum MoveEvent {
     Cancel,
     /// The copy is deleted.
     Cleared,
+    /// What is left is in a database that is lost.
+    Abandon,
 }
 
 impl MoveState {
@@ -96,12 +100,15 @@ impl MoveState {
             (Self::Fencing, E::RollBack) => Self::RollingBack,
             (Self::Retained, E::Verified) => Self::Purging,
             (Self::Retained, E::Differs) => Self::Kept,
-            (Self::Purging, E::Purged) => Self::Done,
+            (Self::Purging | Self::Abandoned, E::Purged) => Self::Done,
             (Self::Preparing | Self::Copying, E::GiveUp) => Self::Stuck,
             (Self::Stuck, E::Retry) => Self::Preparing,
             (Self::Flipped, E::Arrived) | (Self::Kept, E::Retry) => Self::Retained,
             (Self::Preparing | Self::Copying | Self::Stuck, E::Cancel) => Self::Cancelling,
-            (Self::Cancelling, E::Cleared) => Self::Cancelled,
+            (Self::Cancelling | Self::Abandoned, E::Cleared) => Self::Cancelled,
+            (Self::Cancelling | Self::Retained | Self::Purging | Self::Kept, E::Abandon) => {
+                Self::Abandoned
+            }
             (
                 Self::Preparing
                 | Self::Copying
@@ -114,7 +121,8 @@ impl MoveState {
                 | Self::Kept
                 | Self::Stuck
                 | Self::Cancelling
-                | Self::Cancelled,
+                | Self::Cancelled
+                | Self::Abandoned,
                 _,
             ) => return None,
         })
@@ -131,7 +139,12 @@ impl MoveState {
             | Self::Flipped
             | Self::Stuck
             | Self::Cancelling => true,
-            Self::Retained | Self::Purging | Self::Done | Self::Kept | Self::Cancelled => false,
+            Self::Retained
+            | Self::Purging
+            | Self::Done
+            | Self::Kept
+            | Self::Cancelled
+            | Self::Abandoned => false,
         }
     }
 
@@ -148,7 +161,8 @@ impl MoveState {
             | Self::Kept
             | Self::Stuck
             | Self::Cancelling
-            | Self::Cancelled => false,
+            | Self::Cancelled
+            | Self::Abandoned => false,
         }
     }
 
@@ -156,7 +170,7 @@ impl MoveState {
     #[must_use]
     pub const fn is_at_rest(self) -> bool {
         match self {
-            Self::Done | Self::Kept | Self::Stuck | Self::Cancelled => true,
+            Self::Done | Self::Kept | Self::Stuck | Self::Cancelled | Self::Abandoned => true,
             Self::Preparing
             | Self::Copying
             | Self::Fencing
@@ -257,6 +271,8 @@ pub struct BrokerMove {
     pub created_at: DateTime<Utc>,
     pub flipped_at: Option<DateTime<Utc>>,
     pub ended_at: Option<DateTime<Utc>>,
+    /// Why what it has left is waited for no longer.
+    pub abandoned_because: Option<String>,
 }
 
 impl BrokerMove {
@@ -275,7 +291,18 @@ impl BrokerMove {
             | MoveState::Kept
             | MoveState::Stuck
             | MoveState::Cancelling
-            | MoveState::Cancelled => None,
+            | MoveState::Cancelled
+            | MoveState::Abandoned => None,
+        }
+    }
+
+    /// Where rows are that are to be deleted once nobody needs them: what it has left, or the copy
+    /// of a move that did not arrive.
+    #[must_use]
+    pub const fn leavings(&self) -> &BookPlace {
+        match self.flipped_at {
+            Some(_) => &self.from,
+            None => &self.to,
         }
     }
 
@@ -296,7 +323,7 @@ impl BrokerMove {
 mod tests {
     use super::*;
 
-    const EVENTS: [MoveEvent; 13] = [
+    const EVENTS: [MoveEvent; 14] = [
         MoveEvent::Prepared,
         MoveEvent::CaughtUp,
         MoveEvent::Flip,
@@ -310,6 +337,7 @@ mod tests {
         MoveEvent::Retry,
         MoveEvent::Cancel,
         MoveEvent::Cleared,
+        MoveEvent::Abandon,
     ];
 
     #[test]

@@ -49,6 +49,15 @@ pub struct NotOurs {
     pub found: Option<FenceRow>,
 }
 
+impl NotOurs {
+    /// Whether what was found is of that move all the same, in another state.
+    #[must_use]
+    pub fn is_of(self, move_id: Uuid) -> bool {
+        self.found
+            .is_some_and(|found| found.move_id == Some(move_id))
+    }
+}
+
 /// What a fence is to become: `None` where it is so already.
 pub type Turn = Result<Option<FenceRow>, NotOurs>;
 
@@ -176,6 +185,13 @@ pub fn take_copy(move_id: Uuid, claim: u64, found: Option<FenceRow>) -> Turn {
 #[must_use]
 pub fn may_copy(move_id: Uuid, claim: u64, found: &FenceRow) -> bool {
     found.state == Fence::Closed && found.move_id == Some(move_id) && found.epoch == claim
+}
+
+/// Whether what is here is only what a move has left: its copy, or the book that has gone. To ask
+/// once it is decided that the book is elsewhere.
+#[must_use]
+pub fn is_leavings(move_id: Uuid, found: &FenceRow) -> bool {
+    found.move_id == Some(move_id) && matches!(found.state, Fence::Closed | Fence::Moved)
 }
 
 /// The fence of a book that an import takes in: nobody reads or writes it but the import, whose
@@ -343,6 +359,15 @@ mod tests {
         ] {
             assert!(close_for_import(closed, Some(other)).is_err(), "{other:?}");
             assert!(open_after_import(closed, book).is_err());
+        }
+    }
+
+    #[test]
+    fn what_a_move_leaves_is_neither_a_book_nor_anothers() {
+        for state in Fence::ALL {
+            let closed = matches!(state, Fence::Closed | Fence::Moved);
+            assert_eq!(is_leavings(THIS.move_id, &fence(*state, 8, 1)), closed);
+            assert!(!is_leavings(THIS.move_id, &fence(*state, 8, 2)));
         }
     }
 

@@ -26,6 +26,7 @@ pub mod pause;
 pub mod plan;
 pub mod plan_limits;
 pub mod proof;
+pub mod reason;
 pub mod request;
 pub mod request_event;
 pub mod saga;

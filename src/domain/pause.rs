@@ -11,9 +11,6 @@ use super::ids::BrokerId;
 use super::money::CurrencyCode;
 use super::words::words;
 
-/// The longest reason, in characters.
-pub const MAX_REASON: usize = 500;
-
 words! {
     PauseScope {
         Network = "network",

@@ -39,30 +39,37 @@ pub fn routes() -> Routes {
 struct Host(Option<HostName>);
 
 impl<S: Send + Sync> axum::extract::FromRequestParts<S> for Host {
-    type Rejection = std::convert::Infallible;
+    type Rejection = Problem;
 
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Self::Rejection> {
-        Ok(Self(host_of(parts)))
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        host_of(parts).map(Self)
     }
 }
 
-fn host_of(parts: &Parts) -> Option<HostName> {
-    let header = parts.headers.get(HOST).and_then(|host| host.to_str().ok());
+/// # Errors
+/// 400 for more than one `Host` (RFC 9112, section 3.2): what stands before us may go by another
+/// one than we do.
+fn host_of(parts: &Parts) -> Result<Option<HostName>, Problem> {
+    let mut headers = parts.headers.get_all(HOST).iter();
+    let header = headers.next().and_then(|host| host.to_str().ok());
+    if headers.next().is_some() {
+        return Err(Problem::new(Code::BadRequest).detail("more than one Host header"));
+    }
     let named = parts.uri.authority().map(Authority::as_str);
-    HostName::of_header(named.or(header)?)
+    Ok(named.or(header).and_then(HostName::of_header))
 }
 
 /// Whether a caller may act where the request has come to: on a host of one broker's own, only
 /// those of that broker may.
 ///
 /// # Errors
-/// 403 `wrong_site`; the master's.
+/// 403 `wrong_site`; 400 for more than one `Host`; the master's.
 pub(super) async fn check_site(
     state: &AppState,
     parts: &Parts,
     caller: &Principal,
 ) -> Result<(), Problem> {
-    let Some(host) = host_of(parts) else {
+    let Some(host) = host_of(parts)? else {
         return Ok(());
     };
     match state.app.domains.site(&host).await? {

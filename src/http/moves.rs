@@ -32,6 +32,7 @@ pub fn routes() -> Routes {
         .with(route!(retry))
         .with(route!(reverse))
         .with(route!(purge))
+        .with(route!(abandon))
 }
 
 #[derive(Deserialize, Serialize, utoipa::ToSchema)]
@@ -52,6 +53,13 @@ struct ShardBody {
 #[derive(Deserialize, Serialize, utoipa::ToSchema)]
 struct OwnBody {
     server_name: Option<String>,
+}
+
+#[derive(Deserialize, utoipa::ToSchema)]
+struct AbandonBody {
+    /// Kept with the move: 1 to 500 characters.
+    #[schema(example = "The disk of server b is gone.")]
+    reason: String,
 }
 
 #[derive(Deserialize, utoipa::IntoParams)]
@@ -90,7 +98,7 @@ struct MoveView {
     id: Uuid,
     broker_id: BrokerId,
     /// `preparing`, `copying`, `fencing`, `rolling_back`, `flipped`, `retained`, `purging`, `done`,
-    /// `kept`, `stuck`, `cancelling`, `cancelled`
+    /// `kept`, `stuck`, `cancelling`, `cancelled`, `abandoned`
     #[schema(value_type = String)]
     state: MoveState,
     /// `admin`, `plan`, `reverse`
@@ -120,6 +128,9 @@ struct MoveView {
     purge_at: Option<DateTime<Utc>>,
     #[schema(required)]
     ended_at: Option<DateTime<Utc>>,
+    /// Why what it has left was given up.
+    #[schema(required)]
+    abandoned_because: Option<String>,
 }
 
 /// Move a broker's book to another database, while the broker works.
@@ -224,7 +235,24 @@ async fn reverse(
     Ok((StatusCode::ACCEPTED, Json(begun.into())))
 }
 
-/// Delete now what a move has left behind, once it has been verified again.
+/// Give up what a move has left, or its copy, in a database that is lost: nobody waits for it to be
+/// deleted any more, and the broker may move elsewhere. Should the database come back, `purge`
+/// deletes it.
+#[utoipa::path(post, path = "/v1/admin/moves/{id}/abandon", tag = "admin",
+    operation_id = "admin_move_abandon", params(("id" = String, Path)),
+    request_body = AbandonBody, responses((status = 200, body = MoveView)))]
+async fn abandon(
+    _me: Allowed<actions::AdminMoveChange>,
+    State(state): State<AppState>,
+    PathOf(id): PathOf<Uuid>,
+    StrictJson(body): StrictJson<AbandonBody>,
+) -> Result<Json<MoveView>, Problem> {
+    let abandoned = state.app.moves.abandon(id, &body.reason).await?;
+    Ok(Json(abandoned.into()))
+}
+
+/// Delete now what a move has left behind, once it has been verified again; what was abandoned,
+/// as soon as its database answers.
 #[utoipa::path(post, path = "/v1/admin/moves/{id}/purge", tag = "admin",
     operation_id = "admin_move_purge", params(("id" = String, Path)),
     responses((status = 200, body = MoveView)))]
@@ -276,6 +304,7 @@ impl From<BrokerMove> for MoveView {
             created_at: this.created_at,
             flipped_at: this.flipped_at,
             ended_at: this.ended_at,
+            abandoned_because: this.abandoned_because,
         }
     }
 }
@@ -294,6 +323,7 @@ impl From<MoveError> for Problem {
             MoveError::NotMovable { .. }
             | MoveError::ThereAlready { .. }
             | MoveError::State { .. } => Self::new(Code::Conflict).detail(detail),
+            MoveError::Reason(_) => Self::invalid("reason", detail),
             MoveError::NoSuchShard { .. } => Self::invalid("shard.id", detail),
             MoveError::NoSuchServer { .. } => Self::invalid("own.server_name", detail),
             MoveError::ShardFull { .. }

@@ -195,7 +195,7 @@ impl From<PauseError> for Problem {
     fn from(error: PauseError) -> Self {
         let detail = error.to_string();
         match error {
-            PauseError::Reason => Self::invalid("reason", detail),
+            PauseError::Reason(_) => Self::invalid("reason", detail),
             PauseError::NoSuchCurrency { .. } => {
                 Self::invalid("currency_code", "is no currency of the network")
             }

@@ -78,7 +78,7 @@ struct CreateShardBody {
     server_name: String,
     /// 1 to 64 letters, digits, `_` and `-`.
     database_name: String,
-    /// Brokers that it may hold, 1 to 1000000; what it has at first stays.
+    /// Brokers that it may hold, 1 to 1000000.
     capacity: u32,
     /// Whether it takes new brokers; as it is where this isn't there, and at first yes.
     accepts_new: Option<bool>,
@@ -132,8 +132,8 @@ async fn list_shards(
 
 /// Create a shard: a database for the books of many SOLO brokers.
 ///
-/// It is identified by server and database, so a repeat finishes what was begun and needs no
-/// Idempotency-Key.
+/// It is identified by server and database, so a repeat finishes what was begun, or sets what it may
+/// hold, and needs no Idempotency-Key.
 #[utoipa::path(post, path = "/v1/admin/shards", tag = "admin", operation_id = "admin_shard_create",
     request_body = CreateShardBody, responses((status = 201, body = ShardView)))]
 async fn create_shard(

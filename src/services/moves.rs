@@ -19,6 +19,7 @@ use uuid::Uuid;
 use crate::domain::broker::{Broker, BrokerMode, BrokerState, Placement};
 use crate::domain::broker_move::{BookPlace, BrokerMove, MoveCause, MoveEvent, MoveState};
 use crate::domain::ids::BrokerId;
+use crate::domain::reason::{self, NotAReason};
 use crate::runtime::{Clock, Entropy};
 use crate::services::provisioning::{Provisioning, ProvisioningError};
 use crate::stores::StoreError;
@@ -68,6 +69,8 @@ pub enum MoveError {
     /// The idempotency key stood for something else.
     #[error("this Idempotency-Key was used for another request")]
     KeyReused,
+    #[error(transparent)]
+    Reason(#[from] NotAReason),
     /// The move is in another state than the wish needs.
     #[error("the move is {state}: {why}", state = .state.as_str())]
     State { state: MoveState, why: &'static str },
@@ -346,7 +349,7 @@ impl MoveService {
                             server: name.clone(),
                             database: self.places.own_database(broker),
                         };
-                        let left = moves::retained_in(&self.master, broker, &back).await?;
+                        let left = moves::left_in(&self.master, broker, &back).await?;
                         let full = found.held >= i64::from(found.capacity);
                         if full && left.is_none() && own != Some(&*name) {
                             return Err(MoveError::ServerFull { name });
@@ -421,7 +424,7 @@ impl MoveService {
                 }
                 master::commit(tx).await?;
             }
-            MoveState::Done | MoveState::Cancelled => {
+            MoveState::Done | MoveState::Cancelled | MoveState::Abandoned => {
                 let why = "it has ended";
                 let state = this.state;
                 return Err(MoveError::State { state, why });
@@ -438,14 +441,51 @@ impl MoveService {
         self.get(id).await
     }
 
-    /// Ends the retention of a move's source now: it is verified once more and deleted.
+    /// Gives up what a move has left, or its copy, where the database that has it is lost: the
+    /// broker may move elsewhere, and nobody waits for it to be deleted. Repeating it changes
+    /// nothing.
+    ///
+    /// # Errors
+    /// [`MoveError::State`] for one that goes on or has ended; a reason that is none.
+    pub async fn abandon(&self, id: Uuid, because: &str) -> Result<BrokerMove, MoveError> {
+        let because = reason::checked(because)?;
+        let this = self.get(id).await?;
+        if this.state == MoveState::Abandoned {
+            return Ok(this);
+        }
+        let event = MoveEvent::Abandon;
+        if this.state.after(event).is_none() {
+            let state = this.state;
+            let why =
+                "only what a move has left, or the copy of one that was cancelled, is given up";
+            return Err(MoveError::State { state, why });
+        }
+        let now = self.clock.now();
+        let mut tx = master::begin(&self.master).await?;
+        let given_up = Step::Abandoned { because };
+        let done = moves::step(&mut tx, &this, None, event, &given_up, now).await?;
+        if done {
+            alerts::resolve(&mut tx, moves::ALERT, &id.to_string(), now).await?;
+        }
+        master::commit(tx).await?;
+        let this = self.get(id).await?;
+        if this.state == MoveState::Abandoned {
+            return Ok(this);
+        }
+        let state = this.state;
+        let why = "it has just gone on";
+        Err(MoveError::State { state, why })
+    }
+
+    /// Ends the retention of a move's source now: it is verified once more and deleted. What was
+    /// abandoned is deleted as soon as its database is back.
     ///
     /// # Errors
     /// [`MoveError::State`] for one that retains nothing.
     pub async fn purge(&self, id: Uuid) -> Result<BrokerMove, MoveError> {
         let this = self.get(id).await?;
         match this.state {
-            MoveState::Retained => {
+            MoveState::Retained | MoveState::Abandoned => {
                 moves::make_due(&self.master, id, this.state, self.clock.now()).await?;
                 self.get(id).await
             }

@@ -11,8 +11,8 @@ use serde_json::json;
 use crate::domain::broker::BrokerState;
 use crate::domain::ids::BrokerId;
 use crate::domain::money::CurrencyCode;
-use crate::domain::pause::{MAX_REASON, Pausable, Pause};
-use crate::domain::text;
+use crate::domain::pause::{Pausable, Pause};
+use crate::domain::reason::{self, NotAReason};
 use crate::stores::StoreError;
 use crate::stores::master::currencies::CurrencyRegistry;
 use crate::stores::master::feed::{self, NewEvent};
@@ -28,10 +28,8 @@ const BETWEEN_TRIES: Duration = Duration::from_millis(50);
 /// Why something was not paused, or not resumed.
 #[derive(Debug, thiserror::Error)]
 pub enum PauseError {
-    #[error(
-        "a reason is 1 to {MAX_REASON} characters without control characters but newline and tab"
-    )]
-    Reason,
+    #[error(transparent)]
+    Reason(#[from] NotAReason),
     #[error("no broker {id}")]
     NoSuchBroker { id: BrokerId },
     #[error("no currency {code}")]
@@ -93,7 +91,7 @@ impl PauseService {
         intention: Option<Intention>,
         now: DateTime<Utc>,
     ) -> Result<Paused, PauseError> {
-        let reason = checked(reason)?;
+        let reason = reason::checked(reason)?;
         if let Pausable::Currency(code) = &what
             && self.currencies.get(code).await?.is_none()
         {
@@ -144,7 +142,7 @@ impl PauseService {
         by: &str,
         now: DateTime<Utc>,
     ) -> Result<Option<Pause>, PauseError> {
-        let reason = reason.map(checked).transpose()?;
+        let reason = reason.map(reason::checked).transpose()?;
         let (this, by) = (self.clone(), by.to_owned());
         whole(async move {
             let mut tried = 0;
@@ -328,12 +326,6 @@ async fn tell(
 
 const fn is_busy(error: &StoreError) -> bool {
     matches!(error, StoreError::Busy { .. })
-}
-
-fn checked(reason: &str) -> Result<String, PauseError> {
-    let reason = reason.trim();
-    text::prose(reason, MAX_REASON).map_err(|_| PauseError::Reason)?;
-    Ok(reason.to_owned())
 }
 
 /// Runs work to its end in a task of its own, whether or not the caller stays.

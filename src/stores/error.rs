@@ -44,6 +44,8 @@ const LOCK_WAIT: u16 = 1205;
 /// A statement that the server itself cut short: `MariaDB`'s number and `MySQL`'s.
 const STATEMENT_TIME: u16 = 1969;
 const STATEMENT_TIME_OF_MYSQL: u16 = 3024;
+/// No such database, and no such table.
+const ABSENT: [u16; 2] = [1049, 1146];
 /// Answers of a server that does no work now: it is shutting down or was told to end the
 /// connection (1053, 1077, 1317, 1927, 4031), takes no more connections (1040, 1129, 1203, 1226),
 /// or was made read-only, as before a failover (1290, 1836).
@@ -83,6 +85,23 @@ impl StoreError {
                 _ => Self::Database { database, source },
             },
             _ => Self::Database { database, source },
+        }
+    }
+
+    /// Whether a server has answered that the database or the table is not there.
+    #[must_use]
+    pub fn is_absence(&self) -> bool {
+        match self {
+            Self::Database { source, .. } => {
+                number_of(source).is_some_and(|number| ABSENT.contains(&number))
+            }
+            Self::Unavailable { .. }
+            | Self::Outdated { .. }
+            | Self::Busy { .. }
+            | Self::Moving { .. }
+            | Self::NoBook { .. }
+            | Self::UnknownServer { .. }
+            | Self::Corrupt { .. } => false,
         }
     }
 

@@ -105,6 +105,12 @@ impl Router {
         Ok(BookPlace::new(route, pool))
     }
 
+    /// As the master says now, whatever is remembered.
+    async fn place_now(&self, broker: BrokerId) -> Result<BookPlace, StoreError> {
+        self.forget(broker);
+        self.place(broker).await
+    }
+
     /// A broker's book, or what is to become one, in a database that need not be where the book
     /// is now: for whoever moves it.
     pub(in crate::stores) fn place_in(

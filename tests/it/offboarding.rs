@@ -1,15 +1,19 @@
 //! Brokers that leave.
 
+use std::io::Cursor;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
+use settlenet::app::Stores;
 use settlenet::domain::account::Side;
+use settlenet::domain::broker::BrokerState;
 use settlenet::domain::ids::AccountId;
 use settlenet::domain::money::Amount;
 use settlenet::domain::terms::ObligationTerm;
 use settlenet::services::books::{BooksError, EntryInput, OwnEntryKind};
 use settlenet::services::network::CreateRequest;
+use settlenet::services::offboarding::ExitError;
 
 use crate::api::{Api, PASSWORD};
 use crate::cli;
@@ -341,4 +345,55 @@ async fn what_is_kept_is_checked(world: &World, gamma: u64, delta: u64) {
             "the book of broker {gamma}, which has left, is not frozen"
         ))]
     );
+}
+
+/// Whoever lets a broker stay, and whoever archives it with the file of before, take turns: of the
+/// two one is told, and an archived book is always the frozen one that is in the file.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_stays_is_not_archived_by_somebody_who_was_about_to() {
+    let world = World::new().await;
+    let (gamma, now) = (world.gamma, world.clock.now());
+    let exits = &world.app.offboarding;
+    let account = funded(&world, gamma, "FO-0000000000aa").await;
+    enter(&world, gamma, account, Side::Debit).await.unwrap();
+    let frozen = async || {
+        let begun = Box::pin(exits.begin(gamma, "test", now)).await.unwrap();
+        assert_eq!(begun.broker.state, BrokerState::Leaving);
+        exits.freeze(gamma, now).await.unwrap();
+        let written = Cursor::new(Vec::new());
+        let files = Stores::open(&world.config).unwrap().book_files();
+        let exported = files.export(gamma, written, now, &|_, _, _| {}).await;
+        exported.unwrap()
+    };
+    let exported = frozen().await;
+    exits.stay(gamma, "test", now).await.unwrap();
+    let late = exits.archive(gamma, &exported, "test", now).await;
+    assert!(matches!(late, Err(ExitError::State { .. })), "{late:?}");
+    // It leaves again, and its book is open still: the file may be of before.
+    Box::pin(exits.begin(gamma, "test", now)).await.unwrap();
+    let late = exits.archive(gamma, &exported, "test", now).await;
+    assert!(matches!(late, Err(ExitError::State { .. })), "{late:?}");
+
+    let mut archived = false;
+    for _ in 0..10 {
+        let exported = frozen().await;
+        let (stayed, left) = tokio::join!(
+            exits.stay(gamma, "test", now),
+            exits.archive(gamma, &exported, "test", now)
+        );
+        archived = left.is_ok();
+        assert_ne!(stayed.is_ok(), archived, "{stayed:?} {left:?}");
+        let written = enter(&world, gamma, account, Side::Credit).await;
+        assert_ne!(written.is_ok(), archived, "{written:?}");
+        if archived {
+            break;
+        }
+        enter(&world, gamma, account, Side::Debit).await.unwrap();
+    }
+    if !archived {
+        let exported = frozen().await;
+        let left = exits.archive(gamma, &exported, "test", now).await;
+        assert_eq!(left.unwrap().broker.state, BrokerState::Archived);
+    }
+    assert_invariants(&world).await;
 }

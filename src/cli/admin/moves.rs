@@ -42,7 +42,18 @@ pub(super) enum What {
         wait: bool,
     },
     /// Delete now what a move has left behind, once it has been verified again
+    ///
+    /// What was abandoned is deleted as soon as its database answers.
     Purge { id: Uuid },
+    /// Give up what a move has left, or its copy, in a database that is lost
+    ///
+    /// Nobody waits for it to be deleted any more, and the broker may move elsewhere.
+    Abandon {
+        id: Uuid,
+        /// Kept with the move
+        #[arg(long)]
+        reason: String,
+    },
 }
 
 /// `settlenet admin broker move`: where to, and whether to wait.
@@ -99,6 +110,7 @@ pub(super) async fn run(what: &What, config: &Config) -> Result<Shown, Failure> 
         What::Cancel { id } => moves.cancel(*id).await,
         What::Retry { id } => moves.retry(*id).await,
         What::Purge { id } => moves.purge(*id).await,
+        What::Abandon { id, reason } => moves.abandon(*id, reason).await,
         What::Reverse { id, wait } => {
             let begun = moves.reverse(*id, None).await.map_err(failure)?;
             return follow(&moves, begun, *wait).await;
@@ -160,6 +172,7 @@ fn shown(this: &BrokerMove) -> Shown {
             "kept until",
             or_none(this.purge_at().map(|at| at.to_rfc3339())),
         ),
+        ("given up", or_none(this.abandoned_because.clone())),
         ("created", this.created_at.to_rfc3339()),
     ];
     Shown {
@@ -215,6 +228,7 @@ fn view(this: &BrokerMove) -> Value {
         "flipped_at": this.flipped_at,
         "purge_at": this.purge_at(),
         "ended_at": this.ended_at,
+        "abandoned_because": this.abandoned_because,
     })
 }
 

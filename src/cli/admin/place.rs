@@ -29,7 +29,7 @@ pub(super) enum Server {
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Shard {
-    /// Create a shard: a database for the books of many SOLO brokers
+    /// Create a shard: a database for the books of many SOLO brokers; or set what it may hold
     ///
     /// Said again after a failure, it finishes what was begun.
     Create {
@@ -39,7 +39,7 @@ pub(super) enum Shard {
         /// The database, made if there is none
         #[arg(long, value_name = "NAME")]
         database: String,
-        /// Brokers that it may hold; what it has at first stays
+        /// Brokers that it may hold
         #[arg(long, value_parser = clap::value_parser!(u32).range(1..=i64::from(CAPACITY_MAX)))]
         capacity: u32,
         /// Whether it takes new brokers [default: as it is; at first true]

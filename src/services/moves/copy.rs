@@ -112,7 +112,9 @@ impl<'a> Copy<'a> {
             }
             self.tell().await?;
             if !page.is_all {
-                tokio::time::sleep(took * limits.yield_percent / 100).await;
+                let rest = took * limits.yield_percent / 100;
+                // Nobody else takes the move on meanwhile.
+                tokio::time::sleep(rest.min(limits.lease / 4)).await;
             }
         }
         // The last page was all that its moment had, so what was copied is the book of that moment.

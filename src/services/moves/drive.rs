@@ -1,6 +1,6 @@
 //! The work on a move, state by state.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use chrono::TimeDelta;
 use serde_json::json;
@@ -25,6 +25,8 @@ use crate::stores::router::DatabaseKey;
 const CLOSED_RETRY: TimeDelta = TimeDelta::milliseconds(250);
 /// A book that can't be closed is waited for up to so many times the first wait: less than the lease.
 const MOST_WAITS: u32 = 5;
+/// A decision that meets a deadlock is tried again at once for so long.
+const IN_THE_WAY: Duration = Duration::from_millis(200);
 /// Waits double up to this many times.
 const DOUBLINGS: u32 = 6;
 
@@ -99,6 +101,7 @@ impl MoveEngine {
             MoveState::Retained => self.end_retention(this, claim).await,
             MoveState::Purging => self.purge(this, claim).await,
             MoveState::Cancelling => self.cancel(this, claim).await,
+            MoveState::Abandoned => self.clear_up(this, claim).await,
             MoveState::Done | MoveState::Kept | MoveState::Stuck | MoveState::Cancelled => {
                 Ok(Next::Rest)
             }
@@ -107,8 +110,7 @@ impl MoveEngine {
 
     /// Makes the target ready, after deleting what an earlier move has left there.
     async fn prepare(&self, this: &BrokerMove, claim: &Claim) -> Result<Next, Fault> {
-        let left = moves::retained_in(&self.0.master, this.broker, &this.to).await?;
-        if let Some(left) = left {
+        while let Some(left) = moves::left_in(&self.0.master, this.broker, &this.to).await? {
             self.purge_for(&left, this, claim).await?;
         }
         self.0.places.ready(&this.to, this.broker).await?;
@@ -284,10 +286,16 @@ impl MoveEngine {
         claim: &Claim,
         outcome: Outcome,
     ) -> Result<(), Fault> {
-        let until = self.fence_lease_end();
         let (master, now) = (&self.0.master, self.now());
-        let decided = moves::decide(master, this, claim, &outcome, until, now).await?;
-        decided.then_some(()).ok_or(Fault::Lost)
+        let begun = Instant::now();
+        loop {
+            let until = self.fence_lease_end();
+            match moves::decide(master, this, claim, &outcome, until, now).await {
+                // The book is closed, and whoever got in the way of it has gone by.
+                Err(StoreError::Busy { .. }) if begun.elapsed() < IN_THE_WAY => {}
+                decided => return decided?.then_some(()).ok_or(Fault::Lost),
+            }
+        }
     }
 
     async fn reopen(&self, this: &BrokerMove, claim: &Claim) -> Result<Next, Fault> {
@@ -317,9 +325,10 @@ impl MoveEngine {
         self.0.router.forget(this.broker);
         let pause = closed.map(|closed| closed.elapsed());
         failpoint::at("move.open.after");
-        let source = self.held(this.broker, &this.from)?;
-        let turn = |found| passage.leave_source(found);
-        fenced("source", source.turn(self.now(), turn).await?)?;
+        // A source that can't be marked stays closed: it is looked at again when retention ends.
+        if let Err(fault) = self.leave_source(this).await {
+            tracing::warn!(%fault, "what the book has left could not be marked");
+        }
         failpoint::at("move.left");
         if let Some(pause) = pause {
             metrics::histogram!("settlenet_move_pause_seconds").record(pause.as_secs_f64());
@@ -331,6 +340,14 @@ impl MoveEngine {
         };
         self.step(this, claim, MoveEvent::Arrived, arrived).await?;
         Ok(Next::Rest)
+    }
+
+    /// Marks what the book has left, for good.
+    pub(super) async fn leave_source(&self, this: &BrokerMove) -> Result<(), Fault> {
+        let passage = passage(this)?;
+        let source = self.held(this.broker, &this.from)?;
+        let turn = |found| passage.leave_source(found);
+        fenced("source", source.turn(self.now(), turn).await?)
     }
 
     /// Deletes the copy.
@@ -347,7 +364,9 @@ impl MoveEngine {
                 target.remove_fence(this.id).await?;
             }
             // It had not come to having a target, or the target is not there any more.
-            Err(Fault::Store(StoreError::Database { .. }) | Fault::Fence { .. }) => {}
+            Err(Fault::Store(error)) if error.is_absence() => {}
+            // What is there is another's.
+            Err(Fault::Fence { error, .. }) if !error.is_of(this.id) => {}
             Err(fault) => return Err(fault),
         }
         failpoint::at("move.cleared");
@@ -376,7 +395,11 @@ impl MoveEngine {
             Step::Rests { fault } => {
                 alerts::raise(&mut tx, &alert(this, event, fault), now).await?;
             }
-            Step::On | Step::Again | Step::Arrived { .. } | Step::Ended => {
+            Step::On
+            | Step::Again
+            | Step::Arrived { .. }
+            | Step::Ended
+            | Step::Abandoned { .. } => {
                 alerts::resolve(&mut tx, moves::ALERT, &subject, now).await?;
             }
         }

@@ -25,7 +25,13 @@ impl MoveEngine {
         this: &BrokerMove,
         claim: &Claim,
     ) -> Result<Next, Fault> {
-        match self.differs(this, (claim, this)).await? {
+        // It may have been away when the book arrived.
+        let differs = match self.leave_source(this).await {
+            Ok(()) => self.differs(this, (claim, this)).await?,
+            Err(fault @ Fault::Fence { .. }) => Some(fault.to_string()),
+            Err(fault) => return Err(fault),
+        };
+        match differs {
             None => {
                 failpoint::at("move.verified");
                 self.step(this, claim, MoveEvent::Verified, Step::On).await
@@ -42,6 +48,14 @@ impl MoveEngine {
         self.delete(this, (claim, this)).await?;
         metrics::counter!("settlenet_moves_total", "outcome" => "purged").increment(1);
         self.step(this, claim, MoveEvent::Purged, Step::Ended)
+            .await?;
+        Ok(Next::Rest)
+    }
+
+    /// Deletes what was given up, once its database is back.
+    pub(super) async fn clear_up(&self, this: &BrokerMove, claim: &Claim) -> Result<Next, Fault> {
+        self.delete(this, (claim, this)).await?;
+        self.step(this, claim, cleared_up(this), Step::Ended)
             .await?;
         Ok(Next::Rest)
     }
@@ -74,7 +88,8 @@ impl MoveEngine {
             left.state = MoveState::Purging;
         }
         self.delete(&left, (claim, by)).await?;
-        end(left, MoveEvent::Purged, Step::Ended).await
+        let event = cleared_up(&left);
+        end(left, event, Step::Ended).await
     }
 
     /// What speaks against deleting it.
@@ -155,14 +170,14 @@ impl MoveEngine {
     }
 
     async fn delete(&self, this: &BrokerMove, kept: Kept<'_>) -> Result<(), Fault> {
-        let source = self.held(this.broker, &this.from)?;
+        let leavings = self.held(this.broker, this.leavings())?;
         for table in BOOK_TABLES {
             while self.delete_some(this, table).await? == u64::from(DELETE_ROWS) {
                 self.keep(kept).await?;
             }
             failpoint::at("move.purged.table");
         }
-        Ok(source.remove_fence(this.id).await?)
+        Ok(leavings.remove_fence(this.id).await?)
     }
 
     async fn delete_some(
@@ -170,8 +185,8 @@ impl MoveEngine {
         this: &BrokerMove,
         table: &'static BookTable,
     ) -> Result<u64, Fault> {
-        let source = self.held(this.broker, &this.from)?;
-        match source.purge(this.id, table, DELETE_ROWS).await {
+        let leavings = self.held(this.broker, this.leavings())?;
+        match leavings.purge(this.id, table, DELETE_ROWS).await {
             // The fence went last: all of it was deleted before.
             Err(StoreError::Moving { .. }) => Ok(0),
             other => Ok(other?),
@@ -183,6 +198,14 @@ impl MoveEngine {
         let until = self.lease_end();
         let holds = moves::progress(&self.0.master, claim, until, come).await?;
         holds.then_some(()).ok_or(Fault::Lost)
+    }
+}
+
+/// What has happened once the leavings of a move are deleted.
+const fn cleared_up(this: &BrokerMove) -> MoveEvent {
+    match this.flipped_at {
+        Some(_) => MoveEvent::Purged,
+        None => MoveEvent::Cleared,
     }
 }
 

@@ -35,9 +35,8 @@ impl Provisioning {
         Ok(placement::servers(&self.master).await?)
     }
 
-    /// Creates a shard in a database of a server, or finishes one that was begun. `capacity` is
-    /// the number of brokers that it may hold; what it had at first stays. `accepts_new` as for a
-    /// server.
+    /// Creates a shard in a database of a server, finishes one that was begun, or sets the number
+    /// of brokers that one may hold. `accepts_new` as for a server.
     ///
     /// # Errors
     /// See [`ProvisioningError`].

@@ -4,7 +4,7 @@ use chrono::{DateTime, Utc};
 use uuid::Uuid;
 
 use crate::domain::book_table::{BookTable, Row};
-use crate::domain::fence::{Fence, FenceRow, NotOurs, Turn, may_copy};
+use crate::domain::fence::{FenceRow, NotOurs, Turn, is_leavings, may_copy};
 use crate::domain::ids::BrokerId;
 use crate::stores::StoreError;
 use crate::stores::router::{BookPlace, BookRead, DatabaseKey, Router};
@@ -107,7 +107,7 @@ impl HeldBook {
         table: &'static BookTable,
         limit: u32,
     ) -> Result<u64, StoreError> {
-        let left = |fence: &FenceRow| fence.state == Fence::Moved && fence.move_id == Some(move_id);
+        let left = |fence: &FenceRow| is_leavings(move_id, fence);
         let mut tx = self.0.begin(left).await?;
         let deleted = tx.delete_rows(table, limit).await?;
         tx.commit().await?;

@@ -160,11 +160,11 @@ pub async fn list(
     rows.into_iter().map(MoveRow::read).collect()
 }
 
-/// The move that has left something of a broker's book in a database.
+/// The first move that has left something of a broker's book in a database.
 ///
 /// # Errors
 /// The master's, or a row that can't be read.
-pub async fn retained_in(
+pub async fn left_in(
     master: &Pool,
     broker: BrokerId,
     place: &BookPlace,
@@ -173,9 +173,17 @@ pub async fn retained_in(
         "SELECT ",
         move_columns!(),
         " FROM broker_move WHERE broker_id = ? AND from_server = ? AND from_database = ?
-             AND state IN ('retained', 'purging', 'kept')
-          ORDER BY created_at DESC LIMIT 1"
+             AND (state IN ('retained', 'purging', 'kept')
+                  OR state = 'abandoned' AND flipped_at IS NOT NULL)
+         UNION ALL SELECT ",
+        move_columns!(),
+        " FROM broker_move WHERE broker_id = ? AND to_server = ? AND to_database = ?
+             AND state = 'abandoned' AND flipped_at IS NULL
+         ORDER BY created_at LIMIT 1"
     ))
+    .bind(broker)
+    .bind(&place.server)
+    .bind(&place.database)
     .bind(broker)
     .bind(&place.server)
     .bind(&place.database)
@@ -193,9 +201,10 @@ pub async fn retained_in(
 pub async fn traces(master: &Pool) -> Result<BTreeSet<(BrokerId, DatabaseKey)>, StoreError> {
     let rows: Vec<(u64, String, String)> = sqlx::query_as(
         "SELECT broker_id, to_server, to_database FROM broker_move
-             WHERE open_broker_id IS NOT NULL
+             WHERE open_broker_id IS NOT NULL OR state = 'abandoned' AND flipped_at IS NULL
          UNION SELECT broker_id, from_server, from_database FROM broker_move
-             WHERE state IN ('flipped', 'retained', 'purging', 'kept')",
+             WHERE state IN ('flipped', 'retained', 'purging', 'kept')
+                OR state = 'abandoned' AND flipped_at IS NOT NULL",
     )
     .fetch_all(master)
     .await

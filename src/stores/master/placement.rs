@@ -125,8 +125,8 @@ pub async fn emptiest_server(
     .map_err(failed)
 }
 
-/// Registers a shard that is `making` and takes no brokers yet, or finds it where it is
-/// registered.
+/// Registers a shard that is `making` and takes no brokers yet, or sets the capacity of one that
+/// is registered.
 ///
 /// # Errors
 /// The master's.
@@ -139,7 +139,7 @@ pub async fn put_shard(
 ) -> Result<Shard, StoreError> {
     sqlx::query(
         "INSERT INTO shared_shard (server_name, database_name, capacity, accepts_new, state, created_at)
-         VALUES (?, ?, ?, FALSE, 'making', ?) ON DUPLICATE KEY UPDATE shard_id = shard_id",
+         VALUES (?, ?, ?, FALSE, 'making', ?) ON DUPLICATE KEY UPDATE capacity = VALUES(capacity)",
     )
     .bind(server)
     .bind(database)

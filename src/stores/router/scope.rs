@@ -105,6 +105,15 @@ impl BookScope {
         loop {
             let moving = match place.start_open(begin, reads).await {
                 Err(moving @ StoreError::Moving { .. }) => moving,
+                // It may have moved away from what is gone now, which can't say so.
+                Err(gone) if gone.is_unavailable() || gone.is_absence() => {
+                    let now = self.router.place_now(self.broker()).await;
+                    match now.ok().filter(|now| now.route != place.route) {
+                        Some(now) => place = now,
+                        None => return Err(gone),
+                    }
+                    continue;
+                }
                 outcome => return outcome,
             };
             self.router.forget(self.broker());
@@ -239,7 +248,7 @@ impl BookPlace {
     /// turned it last and it is not open.
     pub(in crate::stores) async fn remove_fence(&self, move_id: Uuid) -> Result<(), StoreError> {
         const REMOVE: BookSql = BookSql::new(
-            "DELETE FROM book_fence WHERE broker_id = ? AND move_id = ? AND state <> 'open'",
+            "DELETE FROM book_fence WHERE broker_id = ? AND move_id = ? AND state IN ('closed', 'moved')",
         );
         let (mut tx, _) = self.start(BEGIN_WRITE, &[]).await?;
         let query = tx.sql(REMOVE).bind(move_id);

@@ -83,6 +83,21 @@ async fn a_move_is_begun_followed_reversed_and_purged() {
     let gone = api.post(&format!("{own}/reverse"), &admin, json!({})).await;
     assert_eq!(gone.problem(), (409, "conflict"));
 
+    // What the first has left is given up, with the reason kept; deleted, it is gone.
+    let abandon = format!("{this}/abandon");
+    let lost = json!({ "reason": "its disk is gone" });
+    let unsaid = api.post(&abandon, &admin, json!({ "reason": "" })).await;
+    assert_eq!((unsaid.status, unsaid.fields()), (422, vec!["reason"]));
+    let given_up = api.post(&abandon, &admin, lost.clone()).await;
+    assert_eq!(given_up.body["state"], "abandoned", "{}", given_up.text);
+    assert_eq!(given_up.body["abandoned_because"], lost["reason"]);
+    let purged = api.post(&format!("{this}/purge"), &admin, json!({})).await;
+    assert_eq!(purged.status, 200, "{}", purged.text);
+    turn(&api).await;
+    assert_eq!(api.get(&this, &admin).await.body["state"], "done");
+    let late = api.post(&abandon, &admin, lost).await;
+    assert_eq!(late.problem(), (409, "conflict"));
+
     let all = api.get("/v1/admin/moves", &admin).await;
     assert_eq!(all.items().len(), 2);
     let page = api.get("/v1/admin/moves?limit=1", &admin).await;
@@ -129,10 +144,11 @@ async fn what_is_no_move_is_told_by_field() {
     assert_eq!(unknown.problem(), (404, "not_found"));
     let without = api.post_as(&path, &admin, None, json!({ "own": {} })).await;
     assert_eq!(without.problem(), (400, "idempotency_key_missing"));
-    for what in ["", "/cancel", "/retry", "/reverse", "/purge"] {
+    for what in ["", "/cancel", "/retry", "/reverse", "/purge", "/abandon"] {
         let path = format!("/v1/admin/moves/{}{what}", Uuid::new_v4());
         let told = match what {
             "" => api.get(&path, &admin).await,
+            "/abandon" => api.post(&path, &admin, json!({ "reason": "lost" })).await,
             _ => api.post(&path, &admin, Value::Null).await,
         };
         assert_eq!(told.problem(), (404, "not_found"), "{path}");

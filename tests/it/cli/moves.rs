@@ -81,6 +81,16 @@ async fn a_broker_is_moved_and_waited_for() {
         "{}",
         stderr(&back)
     );
+    let unsaid = run(databases, &["admin", "move", "abandon", arrived]).await;
+    assert_eq!(unsaid.status.code(), Some(2), "it wants a reason");
+    let because = ["admin", "move", "abandon", arrived, "--reason", "lost"];
+    let refused = run(databases, &because).await;
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(
+        stderr(&refused).contains("the move is done"),
+        "{}",
+        stderr(&refused)
+    );
     let listed = run(databases, &["admin", "move", "list"]).await;
     assert!(stdout(&listed).starts_with("id"));
     let none = run(

@@ -1,17 +1,16 @@
 //! Servers that die under a move, and books that are not worth moving.
 
-use settlenet::app::ledger_config;
+use std::time::{Duration, Instant};
+
 use settlenet::domain::broker::Placement;
 use settlenet::domain::broker_move::MoveState;
 use settlenet::services::moves::Destination;
-use settlenet::stores::ledger::Ledger;
 use settlenet::stores::master::alerts;
 use sqlx::{AssertSqlSafe, MySqlPool};
 
 use super::{PAST_THE_LEASE, Stage};
-use crate::harness::{
-    Child, Databases, MovedClock, SOON, World, assert_invariants, private_stack, until,
-};
+use crate::harness::{Child, PrivateStack, SOON, assert_invariants, until};
+use crate::saga::told;
 
 /// Places at which a server dies, with the mover standing there.
 const PLACES: [&str; 7] = [
@@ -26,12 +25,7 @@ const PLACES: [&str; 7] = [
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_dies_at_any_place_holds_the_move_up_and_loses_nothing() {
-    let stack = private_stack().await;
-    let databases = Databases::on(&stack).await;
-    let client = Ledger::connect(&ledger_config(&stack.config())).unwrap();
-    let clock = MovedClock::new();
-    let world = World::on(databases, client, clock.clock(chrono::Duration::zero()), 0).await;
-    let stage = Box::pin(Stage::on(world, clock)).await;
+    let (stack, stage) = Stage::that_may_fail().await;
     let alpha = stage.world.alpha;
     stage.furnish().await;
     for (n, place) in PLACES.iter().enumerate() {
@@ -51,50 +45,112 @@ async fn a_server_that_dies_at_any_place_holds_the_move_up_and_loses_nothing() {
             child.go_on();
             child.ended().await;
             stack.order(format!("start {server}")).await;
-            let mut last = None;
-            until(place, SOON, async || {
-                stage.clock.advance(PAST_THE_LEASE);
-                // Connections of before the death fail once each.
-                drop(stage.app().move_engine.open_books().await);
-                let Ok(claims) = stage.app().move_engine.claim(10).await else {
-                    return false;
-                };
-                for claim in claims {
-                    stage
-                        .app()
-                        .move_engine
-                        .run(claim, &tokio_util::sync::CancellationToken::new())
-                        .await;
-                }
-                let now = stage.app().moves.get(id).await;
-                last = now.ok();
-                last.as_ref()
-                    .is_some_and(|now| now.state == MoveState::Retained)
-            })
-            .await;
-            stage.assert_proven(last.as_ref().unwrap()).await;
-            until("it is written again", SOON, async || {
-                let account = settlenet::services::books::NewAccount {
-                    owner_kind: settlenet::domain::account::OwnerKind::Partner,
-                    owner_ref: "FO-1".to_owned(),
-                    currency: stage.world.currency.clone(),
-                };
-                let (books, now) = (&stage.app().books, stage.world.clock.now());
-                let opened = books
-                    .open_account(alpha, &World::intention(), account, now)
-                    .await;
-                let Ok(account) = opened else {
-                    return false;
-                };
-                stage.book(alpha, account.owner.id()).await.is_ok()
-            })
-            .await;
+            let arrived = stage.in_spite_of_faults(id, MoveState::Retained, place);
+            stage.assert_proven(&arrived.await).await;
+            stage.written_again(alpha).await;
         }
     }
     until("all is whole", SOON, async || {
         crate::harness::breaks(&stage.world).await.is_empty()
     })
     .await;
+}
+
+/// The source's server while what was left is deleted, the target's while a copy is.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_dies_while_something_is_deleted_holds_that_up() {
+    let (stack, stage) = Stage::that_may_fail().await;
+    let (alpha, delta) = (stage.world.alpha, stage.world.delta);
+    stage.furnish().await;
+    let to_b = || Destination::Own(Some("b".into()));
+    for place in ["move.verified", "3*move.purged.table"] {
+        let arrived = stage.moved(alpha, Destination::Shard(Some(1))).await;
+        stage.app().moves.purge(arrived.id).await.unwrap();
+        dies_at(&stack, &stage, place).await;
+        let done = stage.in_spite_of_faults(arrived.id, MoveState::Done, place);
+        let from = done.await.from;
+        assert_eq!(stage.rows_in(&from.server, &from.database, alpha).await, 0);
+        stage.moved(alpha, to_b()).await;
+    }
+    let begun = stage.begin(delta, to_b()).await.expect("begins");
+    let mut child = Child::acts(&stage.world, &stage.clock, "move", "move.caught_up=kill");
+    child.killed("move.caught_up").await;
+    stage.app().moves.cancel(begun.id).await.unwrap();
+    stage.clock.advance(PAST_THE_LEASE);
+    dies_at(&stack, &stage, "move.cleared").await;
+    let cancelled = stage.in_spite_of_faults(begun.id, MoveState::Cancelled, "move.cleared");
+    let to = cancelled.await.to;
+    assert_eq!(stage.rows_in(&to.server, &to.database, delta).await, 0);
+    stage.written_again(delta).await;
+    until("all is whole", SOON, async || {
+        crate::harness::breaks(&stage.world).await.is_empty()
+    })
+    .await;
+}
+
+/// Server `b` dies while a mover stands at a place, and comes back once that has failed.
+async fn dies_at(stack: &PrivateStack, stage: &Stage, place: &str) {
+    let mut child = Child::acts(&stage.world, &stage.clock, "move", &told(place, "stop"));
+    child.stopped(place).await;
+    stack.order("kill mariadb-b").await;
+    child.go_on();
+    child.ended().await;
+    stack.order("start mariadb-b").await;
+}
+
+/// Nothing flips to a server that does not answer: the book opens where it was, and is written in
+/// before that server is back.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_target_that_fails_while_the_book_is_closed_opens_it_where_it_was() {
+    let (stack, stage) = Stage::that_may_fail().await;
+    let delta = stage.world.delta;
+    for (down, up) in [("kill", "start"), ("pause", "resume")] {
+        let to = Destination::Own(Some("b".into()));
+        let id = stage.begin(delta, to).await.expect("begins").id;
+        let mut child = Child::acts(&stage.world, &stage.clock, "move", "move.closed=stop");
+        child.stopped("move.closed").await;
+        stack.order(format!("{down} mariadb-b")).await;
+        let since = Instant::now();
+        child.go_on();
+        stage.written_again(delta).await;
+        // The lease of a closed book, and the time to say so.
+        assert!(
+            since.elapsed() < Duration::from_secs(5),
+            "{down}: {:?}",
+            since.elapsed()
+        );
+        assert_eq!(stage.get(id).await.flipped_at, None, "{down}");
+        stack.order(format!("{up} mariadb-b")).await;
+        child.ended().await;
+        let arrived = stage.in_spite_of_faults(id, MoveState::Retained, down);
+        stage.assert_proven(&arrived.await).await;
+        stage.moved(delta, Destination::Shard(Some(1))).await;
+    }
+    assert_invariants(&stage.world).await;
+}
+
+/// A release that comes while a book is copied finds its target as it was before the release.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_target_that_lacks_a_migration_gets_it_before_the_book_comes() {
+    let stage = Stage::new().await;
+    let (world, delta) = (&stage.world, stage.world.delta);
+    let to = Destination::Own(Some("b".into()));
+    let begun = stage.begin(delta, to).await.expect("begins");
+    let mut child = Child::acts(world, &stage.clock, "move", "move.caught_up=kill");
+    child.killed("move.caught_up").await;
+    let url = world.databases.url("b", &begun.to.database);
+    let target = MySqlPool::connect(url.expose()).await.unwrap();
+    for older in [
+        "DROP TABLE book_limit",
+        "DELETE FROM _sqlx_migrations WHERE version = 21",
+    ] {
+        sqlx::query(older).execute(&target).await.unwrap();
+    }
+    stage.clock.advance(PAST_THE_LEASE);
+    let arrived = stage.until(begun.id, MoveState::Retained).await;
+    stage.assert_proven(&arrived).await;
+    stage.written_again(delta).await;
+    assert_invariants(world).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,5 +1,6 @@
 //! Books move from one database to another while their brokers work, whoever dies or stands still.
 
+mod abandoned;
 mod faults;
 mod killed;
 mod limits;
@@ -8,7 +9,7 @@ mod stale;
 mod working;
 
 use chrono::Duration;
-use settlenet::app::App;
+use settlenet::app::{App, ledger_config};
 use settlenet::domain::account::{OwnerKind, Side};
 use settlenet::domain::book_table::BOOK_TABLES;
 use settlenet::domain::broker::Placement;
@@ -18,12 +19,13 @@ use settlenet::domain::money::Amount;
 use settlenet::services::books::{BooksError, EntryInput, NewAccount, OwnEntryKind};
 use settlenet::services::moves::{Destination, MoveError};
 use settlenet::stores::book::StoredEntry;
+use settlenet::stores::ledger::Ledger;
 use settlenet::stores::master::brokers;
 use sqlx::{AssertSqlSafe, MySqlPool};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use crate::harness::{MovedClock, World};
+use crate::harness::{Databases, MovedClock, PrivateStack, SOON, World, private_stack, until};
 use crate::saga::Shape;
 
 /// Longer than every lease of a move.
@@ -67,6 +69,16 @@ impl Stage {
         }
     }
 
+    /// On servers of its own, which may die.
+    pub async fn that_may_fail() -> (PrivateStack, Self) {
+        let stack = private_stack().await;
+        let databases = Databases::on(&stack).await;
+        let client = Ledger::connect(&ledger_config(&stack.config())).unwrap();
+        let clock = MovedClock::new();
+        let world = World::on(databases, client, clock.clock(Duration::zero()), 0).await;
+        (stack, Box::pin(Self::on(world, clock)).await)
+    }
+
     pub fn app(&self) -> &App {
         &self.world.app
     }
@@ -104,6 +116,44 @@ impl Stage {
             self.clock.advance(PAST_THE_LEASE);
         }
         panic!("not {wanted:?}: {:?}", self.get(id).await);
+    }
+
+    /// As [`Self::until`], while servers die and come back: connections of before fail once each.
+    pub async fn in_spite_of_faults(&self, id: Uuid, wanted: MoveState, what: &str) -> BrokerMove {
+        let mut last = None;
+        until(what, SOON, async || {
+            self.clock.advance(PAST_THE_LEASE);
+            drop(self.app().move_engine.open_books().await);
+            let Ok(claims) = self.app().move_engine.claim(10).await else {
+                return false;
+            };
+            for claim in claims {
+                let never = CancellationToken::new();
+                self.app().move_engine.run(claim, &never).await;
+            }
+            last = self.app().moves.get(id).await.ok();
+            last.as_ref().is_some_and(|now| now.state == wanted)
+        })
+        .await;
+        last.expect("was read")
+    }
+
+    /// Its book takes entries again, soon.
+    pub async fn written_again(&self, broker: BrokerId) {
+        until("it is written again", SOON, async || {
+            let account = NewAccount {
+                owner_kind: OwnerKind::Partner,
+                owner_ref: "FO-1".to_owned(),
+                currency: self.world.currency.clone(),
+            };
+            let (books, now) = (&self.app().books, self.world.clock.now());
+            let meant = World::intention();
+            let Ok(opened) = books.open_account(broker, &meant, account, now).await else {
+                return false;
+            };
+            self.book(broker, opened.owner.id()).await.is_ok()
+        })
+        .await;
     }
 
     /// A whole move.

@@ -47,6 +47,35 @@ async fn an_old_route_leads_to_nothing_and_is_asked_for_again() {
     assert_invariants(world).await;
 }
 
+/// What a book has left may be gone altogether by the time somebody looks for it there.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_old_route_to_a_database_that_was_dropped_is_asked_for_again() {
+    let stage = Stage::new().await;
+    let (world, delta) = (&stage.world, stage.world.delta);
+    let to_b = Destination::Own(Some("b".to_owned()));
+    stage.moved(delta, to_b).await;
+    let client = World::shared_ledger().await;
+    let entropy = Entropy::seeded(9);
+    let late = App::on_ledger(&world.config, client, world.clock.clone(), entropy).unwrap();
+    let before = late.systems.router.book(delta).await.unwrap();
+    before.read().await.unwrap().end().await.unwrap();
+    let left = stage.moved(delta, Destination::Shard(Some(1))).await.from;
+    let drop = format!("DROP DATABASE `{}`", left.database);
+    let server = world.databases.url(&left.server, "information_schema");
+    let server = sqlx::MySqlPool::connect(server.expose()).await.unwrap();
+    sqlx::query(sqlx::AssertSqlSafe(drop))
+        .execute(&server)
+        .await
+        .unwrap();
+    before.read().await.unwrap().end().await.unwrap();
+    let account = stage.open(delta, "FO-1").await;
+    let (meant, entry) = (World::intention(), super::entry(account));
+    let booked = late
+        .books
+        .book_entry(delta, &meant, entry, world.clock.now());
+    booked.await.expect("finds where it is");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn one_that_may_not_wait_is_told_that_the_book_has_moved() {
     let stage = Stage::new().await;

@@ -343,3 +343,26 @@ async fn a_plan_moves_the_book_by_itself() {
     assert_eq!(moves().await.len(), 4);
     assert_invariants(world).await;
 }
+
+/// What a move has left keeps its place for as long as it can be reversed.
+#[tokio::test(flavor = "multi_thread")]
+async fn there_is_always_room_to_go_back() {
+    let stage = Stage::new().await;
+    let world = &stage.world;
+    let places = &stage.app().provisioning;
+    let to_b = || Destination::Own(Some("b".to_owned()));
+    stage.moved(world.delta, to_b()).await;
+    let left = stage.moved(world.delta, Destination::Shard(Some(1))).await;
+    let servers = places.servers().await.unwrap();
+    let b = servers.iter().find(|server| server.name == "b").unwrap();
+    let full = u32::try_from(b.held).unwrap();
+    let put = places.register_server("b", full, None, world.clock.now());
+    put.await.unwrap();
+    let refused = stage.begin(world.gamma, to_b()).await;
+    assert!(matches!(refused, Err(MoveError::ServerFull { .. })));
+    let back = stage.app().moves.reverse(left.id, None).await.unwrap();
+    let arrived = stage.until(back.id, MoveState::Retained).await;
+    stage.assert_proven(&arrived).await;
+    assert_eq!(arrived.to, left.from);
+    assert_eq!(stage.get(left.id).await.state, MoveState::Done);
+}

@@ -14,7 +14,8 @@ macro_rules! move_columns {
         "move_id, broker_id, state, cause, from_shard_id, from_server, from_database, to_shard_id, \
          to_server, to_database, retention_s, cancel_wanted, source_epoch, fencings, claim_no, \
          due_at, tries, fault, rows_total, rows_copied, head_seq, head_hash, root_before, \
-         root_after, table_rows, layout, pause_us, created_at, flipped_at, ended_at"
+         root_after, table_rows, layout, pause_us, created_at, flipped_at, ended_at, \
+         abandoned_because"
     };
 }
 pub(super) use move_columns;
@@ -51,6 +52,7 @@ pub(super) struct MoveRow {
     created_at: DateTime<Utc>,
     flipped_at: Option<DateTime<Utc>>,
     ended_at: Option<DateTime<Utc>>,
+    abandoned_because: Option<String>,
 }
 
 impl MoveRow {
@@ -107,6 +109,7 @@ impl MoveRow {
             created_at: self.created_at,
             flipped_at: self.flipped_at,
             ended_at: self.ended_at,
+            abandoned_because: self.abandoned_because,
         })
     }
 }

@@ -25,6 +25,8 @@ pub enum Step {
     Ended,
     /// It needs a person.
     Rests { fault: String },
+    /// A person has given up what it has left.
+    Abandoned { because: String },
 }
 
 /// Brings a move from one state to the next, all of it in one transaction; gives whether it was
@@ -64,6 +66,14 @@ pub async fn step(
                 .push(", due_at = NULL, leased_by = NULL, fault = ")
                 .push_bind(shortened(fault));
         }
+        Step::Abandoned { because } => {
+            builder
+                .push(", due_at = NULL, leased_by = NULL, claim_no = claim_no + 1, ended_at = ")
+                .push_bind(now);
+            builder
+                .push(", abandoned_because = ")
+                .push_bind(because.clone());
+        }
     }
     builder.push(" WHERE move_id = ").push_bind(this.id);
     builder.push(" AND state = ").push_bind(this.state.as_str());
@@ -96,6 +106,7 @@ fn told(this: &BrokerMove, next: MoveState, step: &Step) -> Option<NewEvent> {
         MoveState::Kept => "move.kept",
         MoveState::Stuck => "move.stuck",
         MoveState::Cancelled => "move.cancelled",
+        MoveState::Abandoned => "move.abandoned",
         MoveState::Preparing
         | MoveState::Copying
         | MoveState::Fencing
@@ -117,6 +128,7 @@ fn told(this: &BrokerMove, next: MoveState, step: &Step) -> Option<NewEvent> {
             }
         }
         Step::Rests { fault } => payload["fault"] = json!(fault),
+        Step::Abandoned { because } => payload["because"] = json!(because),
         Step::On | Step::Again | Step::Ended => {}
     }
     Some(NewEvent {
