@@ -21,7 +21,7 @@ lint: setup
 
 # Figures beside floors of the same run: ONLY=settlement for one group, QUICK=1 for a short run.
 bench: setup
-	cargo run --release --quiet --locked -- bench $(if $(QUICK),--quick)
+	cargo run --release --quiet --locked -- bench $(if $(ONLY),--only $(ONLY)) $(if $(QUICK),--quick)
 
 # Random networks with faults, crashes and clocks apart, for SOAK_S seconds (an hour). A run that
 # fails prints the seed that replays it.

@@ -15,7 +15,7 @@
 //! | `stuck` | source open; it failed too often | an admin: `retry` or `cancel` |
 //! | `cancelling` | source open; the copy is being deleted | the next claim |
 //! | `cancelled` | as if it had not been | – |
-//! | `abandoned` | a database with what it was to delete is lost, an admin says: that is waited for no longer | an admin, should the database come back: `purge` |
+//! | `abandoned` | a database with what it was to delete is lost, an admin says: that is waited for no longer | an admin, should the database come back: `purge` verifies and deletes |
 //!
 //! From `fencing` one compare-and-set in the master decides, `flipped` or `rolling_back`, together
 //! with the broker's route; fences follow what it says and never lead.
@@ -99,7 +99,7 @@ impl MoveState {
             (Self::Fencing, E::Flip) => Self::Flipped,
             (Self::Fencing, E::RollBack) => Self::RollingBack,
             (Self::Retained, E::Verified) => Self::Purging,
-            (Self::Retained, E::Differs) => Self::Kept,
+            (Self::Retained | Self::Abandoned, E::Differs) => Self::Kept,
             (Self::Purging | Self::Abandoned, E::Purged) => Self::Done,
             (Self::Preparing | Self::Copying, E::GiveUp) => Self::Stuck,
             (Self::Stuck, E::Retry) => Self::Preparing,
@@ -162,6 +162,42 @@ impl MoveState {
             | Self::Stuck
             | Self::Cancelling
             | Self::Cancelled
+            | Self::Abandoned => false,
+        }
+    }
+
+    /// Whether all that it will do is to delete rows that nobody needs.
+    #[must_use]
+    pub const fn deletes(self) -> bool {
+        match self {
+            Self::Retained | Self::Purging | Self::Cancelling | Self::Abandoned => true,
+            Self::Preparing
+            | Self::Copying
+            | Self::Fencing
+            | Self::RollingBack
+            | Self::Flipped
+            | Self::Done
+            | Self::Kept
+            | Self::Stuck
+            | Self::Cancelled => false,
+        }
+    }
+
+    /// Whether it has nothing anywhere any more.
+    #[must_use]
+    pub const fn is_ended(self) -> bool {
+        match self {
+            Self::Done | Self::Cancelled => true,
+            Self::Preparing
+            | Self::Copying
+            | Self::Fencing
+            | Self::RollingBack
+            | Self::Flipped
+            | Self::Retained
+            | Self::Purging
+            | Self::Kept
+            | Self::Stuck
+            | Self::Cancelling
             | Self::Abandoned => false,
         }
     }

@@ -158,10 +158,17 @@ impl Passage {
 }
 
 /// Takes a copy that is to be made, or goes on with one: from here on only this claim writes it.
+/// `orphan` is a fence that a move which has ended has left closed: somebody who stood still while
+/// it was given up has come late.
 ///
 /// # Errors
 /// [`NotOurs`] where a later claim has it, or it is a book.
-pub fn take_copy(move_id: Uuid, claim: u64, found: Option<FenceRow>) -> Turn {
+pub fn take_copy(
+    move_id: Uuid,
+    claim: u64,
+    orphan: Option<FenceRow>,
+    found: Option<FenceRow>,
+) -> Turn {
     let taken = FenceRow {
         state: Fence::Closed,
         epoch: claim,
@@ -170,6 +177,7 @@ pub fn take_copy(move_id: Uuid, claim: u64, found: Option<FenceRow>) -> Turn {
     match found {
         None => Ok(Some(taken)),
         Some(fence) if fence == taken => Ok(None),
+        Some(fence) if fence.state == Fence::Closed && Some(fence) == orphan => Ok(Some(taken)),
         Some(fence)
             if fence.state == Fence::Closed
                 && fence.move_id == Some(move_id)
@@ -293,7 +301,7 @@ mod tests {
             epoch: 7,
             move_id: None,
         };
-        let copy = turned(|was| take_copy(THIS.move_id, 3, was), None);
+        let copy = turned(|was| take_copy(THIS.move_id, 3, None, was), None);
         assert!(may_copy(THIS.move_id, 3, &copy));
         let closed = turned(|was| THIS.close_source(was), Some(open));
         assert_eq!(closed, fence(Fence::Closed, 8, 1));
@@ -321,7 +329,7 @@ mod tests {
             assert!(THIS.reopen_source(moved).is_err());
             assert!(THIS.open_target(moved).is_err());
             assert!(THIS.close_source(moved).is_err());
-            assert!(take_copy(THIS.move_id, 99, moved).is_err());
+            assert!(take_copy(THIS.move_id, 99, moved, moved).is_err());
         }
     }
 
@@ -384,14 +392,29 @@ mod tests {
     }
 
     #[test]
+    fn what_a_late_one_has_closed_is_taken_over() {
+        let late = fence(Fence::Closed, 9, 2);
+        let taken = turned(
+            |was| take_copy(THIS.move_id, 1, Some(late), was),
+            Some(late),
+        );
+        assert_eq!(taken, fence(Fence::Closed, 1, 1));
+        for other in [fence(Fence::Closed, 10, 2), fence(Fence::Closed, 9, 3)] {
+            assert!(take_copy(THIS.move_id, 1, Some(late), Some(other)).is_err());
+        }
+    }
+
+    #[test]
     fn the_last_claim_writes_the_copy() {
-        let first = take_copy(THIS.move_id, 1, None).unwrap().unwrap();
-        let second = take_copy(THIS.move_id, 2, Some(first)).unwrap().unwrap();
+        let first = take_copy(THIS.move_id, 1, None, None).unwrap().unwrap();
+        let second = take_copy(THIS.move_id, 2, None, Some(first))
+            .unwrap()
+            .unwrap();
         assert!(!may_copy(THIS.move_id, 1, &second));
         assert!(may_copy(THIS.move_id, 2, &second));
-        assert!(take_copy(THIS.move_id, 1, Some(second)).is_err());
+        assert!(take_copy(THIS.move_id, 1, None, Some(second)).is_err());
         let open = THIS.open_target(Some(second)).unwrap().unwrap();
         assert!(!may_copy(THIS.move_id, open.epoch, &open));
-        assert!(take_copy(THIS.move_id, 99, Some(open)).is_err());
+        assert!(take_copy(THIS.move_id, 99, Some(open), Some(open)).is_err());
     }
 }

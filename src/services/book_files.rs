@@ -43,6 +43,8 @@ pub enum BookFileError {
     State { id: BrokerId, state: BrokerState },
     #[error("move {id} of this broker goes on: it must end or be cancelled first")]
     Moving { id: Uuid },
+    #[error("the book of broker {id} has moved meanwhile: say it again")]
+    Moved { id: BrokerId },
     /// The rows of the book do not belong together: nothing was written that is called an export.
     #[error("the book does not hold: {0}")]
     Book(#[source] FileProblem),
@@ -297,7 +299,11 @@ impl BookFiles {
     ) -> Result<(), BookFileError> {
         let broker = held.broker();
         let mut tx = master::begin(&self.master).await?;
-        brokers::lock(&mut tx, broker).await?;
+        let found = brokers::lock(&mut tx, broker).await?;
+        // It may have moved while the file was read.
+        if found.is_none_or(|found| found.route_epoch != closed.epoch) {
+            return Err(BookFileError::Moved { id: broker });
+        }
         if let Some(open) = moves::open_of(&self.master, broker).await? {
             return Err(BookFileError::Moving { id: open.id });
         }

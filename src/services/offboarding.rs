@@ -9,8 +9,13 @@
 //! | 3 | the book in a file, verified | the same file is taken as it is, where it is the book |
 //! | 4 | `archived` with the file's digest; log-ins disabled, in one transaction | it is done |
 //!
+//! Each time that a broker begins to leave has a number, which also rises before a frozen book is
+//! opened again; step 4 is for the number of step 2. So no file of before is taken for the book.
+//!
 //! What is outstanding is looked at before the first step and after each of the first two, and
 //! what is found then takes the step back. Until the last step the broker may stay after all.
+
+pub use crate::stores::master::exits::ExitNumber;
 
 use std::sync::Arc;
 
@@ -216,37 +221,51 @@ impl Offboarding {
         self.look(id).await
     }
 
-    /// Lets a broker that is leaving stay after all. Repeating it changes nothing.
+    /// Lets a broker that is leaving stay after all. Repeating it changes nothing, but opens the
+    /// book where a first try could not.
     ///
     /// # Errors
-    /// [`ExitError::State`] once it is archived.
+    /// [`ExitError::State`] once it is archived; the book's server being away, once it stays.
     pub async fn stay(
         &self,
         id: BrokerId,
         by: &str,
         now: DateTime<Utc>,
     ) -> Result<Broker, ExitError> {
-        let broker = self.broker(id).await?;
-        match broker.state {
-            BrokerState::Leaving => {}
-            BrokerState::Active | BrokerState::Suspended | BrokerState::Provisioning => {
-                return Ok(broker);
-            }
+        match self.broker(id).await?.state {
+            BrokerState::Leaving => self.unmark(id, by, now).await?,
+            BrokerState::Active | BrokerState::Suspended => {}
+            BrokerState::Provisioning => return self.broker(id).await,
             state @ BrokerState::Archived => {
                 let why = "it has left";
                 return Err(ExitError::State { id, state, why });
             }
         }
+        // Only now: whoever would archive it finds that it stays, and the gate is not held while
+        // the book's server is waited for.
+        self.thaw(id, now).await?;
+        self.broker(id).await
+    }
+
+    /// Opens a book that is frozen; one that is not stays as it is.
+    async fn thaw(&self, id: BrokerId, now: DateTime<Utc>) -> Result<(), ExitError> {
         let (held, epoch) = self.held(id).await?;
+        let found = held.fence().await?;
+        if found.is_some_and(|fence| fence.state == Fence::Frozen) {
+            held.turn(now, |found| fence::thaw(epoch, found)).await??;
+        }
+        Ok(())
+    }
+
+    /// The broker is one that stays.
+    async fn unmark(&self, id: BrokerId, by: &str, now: DateTime<Utc>) -> Result<(), ExitError> {
         let mut tx = master::begin(&self.master).await?;
         standing::turn(&mut tx).await?;
-        // Whoever archives it takes turns: an archived book is a frozen one.
         let locked = brokers::lock(&mut tx, id).await?;
         if locked.is_none_or(|broker| broker.state != BrokerState::Leaving) {
             let (state, why) = (self.broker(id).await?.state, "it is leaving no more");
             return Err(ExitError::State { id, state, why });
         }
-        held.turn(now, |found| fence::thaw(epoch, found)).await??;
         let paused = pauses::open_of(&mut tx, &Pausable::Broker(id)).await?;
         let back = if paused.is_some() {
             BrokerState::Suspended
@@ -256,30 +275,50 @@ impl Offboarding {
         if brokers::set_state(&mut tx, id, BrokerState::Leaving, back).await? {
             feed::insert(&mut tx, &told(id, "broker.stays", by), now).await?;
         }
-        master::commit(tx).await?;
-        self.broker(id).await
+        Ok(master::commit(tx).await?)
     }
 
-    /// Freezes the book of a leaving broker: from here on it is read and never written.
+    /// Freezes the book of a leaving broker: from here on it is read and never written. Gives
+    /// which time of leaving that is for.
     ///
     /// # Errors
     /// [`ExitError::Outstanding`] where the broker has brought something into its book since it
     /// began to leave; the book is open again then.
-    pub async fn freeze(&self, id: BrokerId, now: DateTime<Utc>) -> Result<(), ExitError> {
-        let state = self.broker(id).await?.state;
-        if state != BrokerState::Leaving {
-            let why = "only a leaving one's book is frozen";
-            return Err(ExitError::State { id, state, why });
-        }
+    pub async fn freeze(&self, id: BrokerId, now: DateTime<Utc>) -> Result<ExitNumber, ExitError> {
+        let number = self.leaving(id).await?;
         let (held, epoch) = self.held(id).await?;
         held.turn(now, |found| fence::freeze(epoch, found))
             .await??;
         failpoint::at("offboard.frozen");
-        if self.outstanding(id).await?.is_nothing() {
-            return Ok(());
+        // Whoever has let it stay meanwhile found a book that was open.
+        match self.leaving(id).await {
+            Ok(now) if now == number => {}
+            Ok(_) => {
+                let (state, why) = (BrokerState::Leaving, "it has begun to leave anew");
+                return Err(ExitError::State { id, state, why });
+            }
+            Err(error) => {
+                self.thaw(id, now).await?;
+                return Err(error);
+            }
         }
+        if self.outstanding(id).await?.is_nothing() {
+            return Ok(number);
+        }
+        // A file of now is not of the book as it will be.
+        exits::renumber(&self.master, id, number).await?;
         held.turn(now, |found| fence::thaw(epoch, found)).await??;
         Err(ExitError::Outstanding)
+    }
+
+    /// Which time a broker is leaving.
+    async fn leaving(&self, id: BrokerId) -> Result<ExitNumber, ExitError> {
+        let number = exits::number(&self.master, id).await?;
+        let state = self.broker(id).await?.state;
+        let why = "only a leaving one's book is frozen";
+        number
+            .filter(|_| state == BrokerState::Leaving)
+            .ok_or(ExitError::State { id, state, why })
     }
 
     /// Whether a file is the export of a frozen book as it is.
@@ -294,14 +333,15 @@ impl Offboarding {
         Ok(self.files.same(header).await?)
     }
 
-    /// Archives a leaving broker whose frozen book is in a file: its people and programs can't log
-    /// in any more. Repeating it changes nothing.
+    /// Archives a leaving broker whose book is in a file that was made since it was frozen for that
+    /// time of leaving: its people and programs can't log in any more. Repeating it changes nothing.
     ///
     /// # Errors
     /// See [`ExitError`].
     pub async fn archive(
         &self,
         id: BrokerId,
+        number: ExitNumber,
         exported: &Exported,
         by: &str,
         now: DateTime<Utc>,
@@ -312,16 +352,15 @@ impl Offboarding {
             by: by.to_owned(),
             at: now,
         };
-        let (held, epoch) = self.held(id).await?;
         let mut tx = master::begin(&self.master).await?;
         standing::turn(&mut tx).await?;
         let state = brokers::lock(&mut tx, id).await?.map(|broker| broker.state);
         match state.ok_or(ExitError::NoSuchBroker { id })? {
             BrokerState::Leaving => {
-                let fence = held.fence().await?;
-                if !fence.is_some_and(|fence| fence.state == Fence::Frozen && fence.epoch == epoch)
-                {
-                    let (state, why) = (BrokerState::Leaving, "its book is not frozen any more");
+                // A book that was opened again since has another number before it is.
+                if exits::number(&mut tx, id).await? != Some(number) {
+                    let (state, why) =
+                        (BrokerState::Leaving, "its book is not the one in the file");
                     return Err(ExitError::State { id, state, why });
                 }
                 brokers::set_state(&mut tx, id, BrokerState::Leaving, BrokerState::Archived)

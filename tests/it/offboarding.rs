@@ -17,7 +17,8 @@ use settlenet::services::offboarding::ExitError;
 
 use crate::api::{Api, PASSWORD};
 use crate::cli;
-use crate::harness::{World, assert_invariants};
+use crate::harness::{SOON, World, assert_invariants, until};
+use crate::moves::Stage;
 
 const REQUESTS: &str = "/v1/network/requests";
 
@@ -359,27 +360,31 @@ async fn who_stays_is_not_archived_by_somebody_who_was_about_to() {
     let frozen = async || {
         let begun = Box::pin(exits.begin(gamma, "test", now)).await.unwrap();
         assert_eq!(begun.broker.state, BrokerState::Leaving);
-        exits.freeze(gamma, now).await.unwrap();
+        let number = exits.freeze(gamma, now).await.unwrap();
         let written = Cursor::new(Vec::new());
         let files = Stores::open(&world.config).unwrap().book_files();
         let exported = files.export(gamma, written, now, &|_, _, _| {}).await;
-        exported.unwrap()
+        (number, exported.unwrap())
     };
-    let exported = frozen().await;
+    let (number, exported) = frozen().await;
     exits.stay(gamma, "test", now).await.unwrap();
-    let late = exits.archive(gamma, &exported, "test", now).await;
+    let late = exits.archive(gamma, number, &exported, "test", now).await;
     assert!(matches!(late, Err(ExitError::State { .. })), "{late:?}");
-    // It leaves again, and its book is open still: the file may be of before.
+    // It leaves again, written in meanwhile, and is frozen: the file is of before.
+    enter(&world, gamma, account, Side::Credit).await.unwrap();
+    enter(&world, gamma, account, Side::Debit).await.unwrap();
     Box::pin(exits.begin(gamma, "test", now)).await.unwrap();
-    let late = exits.archive(gamma, &exported, "test", now).await;
+    exits.freeze(gamma, now).await.unwrap();
+    let late = exits.archive(gamma, number, &exported, "test", now).await;
     assert!(matches!(late, Err(ExitError::State { .. })), "{late:?}");
+    exits.stay(gamma, "test", now).await.unwrap();
 
     let mut archived = false;
     for _ in 0..10 {
-        let exported = frozen().await;
+        let (number, exported) = frozen().await;
         let (stayed, left) = tokio::join!(
             exits.stay(gamma, "test", now),
-            exits.archive(gamma, &exported, "test", now)
+            exits.archive(gamma, number, &exported, "test", now)
         );
         archived = left.is_ok();
         assert_ne!(stayed.is_ok(), archived, "{stayed:?} {left:?}");
@@ -391,9 +396,39 @@ async fn who_stays_is_not_archived_by_somebody_who_was_about_to() {
         enter(&world, gamma, account, Side::Debit).await.unwrap();
     }
     if !archived {
-        let exported = frozen().await;
-        let left = exits.archive(gamma, &exported, "test", now).await;
+        let (number, exported) = frozen().await;
+        let left = exits.archive(gamma, number, &exported, "test", now).await;
         assert_eq!(left.unwrap().broker.state, BrokerState::Archived);
     }
     assert_invariants(&world).await;
+}
+
+/// A book's server that stands still is its broker's trouble: nobody else waits for who stays.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_stays_with_a_server_that_stands_still_holds_up_nobody_else() {
+    let (stack, stage) = Stage::that_may_fail().await;
+    let world = &stage.world;
+    let (exits, now) = (&world.app.offboarding, world.clock.now());
+    let beta = world.beta;
+    Box::pin(exits.begin(beta, "test", now)).await.unwrap();
+    exits.freeze(beta, now).await.unwrap();
+    stack.order("pause mariadb-b").await;
+    let others = async {
+        let began = std::time::Instant::now();
+        for _ in 0..5 {
+            let input = owing_nothing(world, world.delta);
+            world.create(world.gamma, input).await;
+        }
+        began.elapsed()
+    };
+    let (stayed, took) = tokio::join!(exits.stay(beta, "test", now), others);
+    assert!(stayed.is_err(), "its book can't be opened yet");
+    assert!(took < std::time::Duration::from_secs(3), "{took:?}");
+    stack.order("resume mariadb-b").await;
+    // Said again, it is.
+    until("the book is open", SOON, async || {
+        exits.stay(beta, "test", world.clock.now()).await.is_ok()
+    })
+    .await;
+    stage.written_again(beta).await;
 }

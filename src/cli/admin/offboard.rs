@@ -39,10 +39,10 @@ pub(super) async fn run(
     let exit = match (exit.broker.state, out) {
         (BrokerState::Leaving, Some(out)) if exit.outstanding.is_nothing() => {
             match exits.freeze(id, now).await {
-                Ok(()) => {
+                Ok(number) => {
                     let exported = file_of(&stores.book_files(), &exits, id, out).await?;
                     failpoint::at("offboard.exported");
-                    let archived = exits.archive(id, &exported, &by, now).await;
+                    let archived = exits.archive(id, number, &exported, &by, now).await;
                     archived.map_err(failure)?
                 }
                 Err(ExitError::Outstanding) => exits.look(id).await.map_err(failure)?,

@@ -122,8 +122,23 @@ impl MoveEngine {
     /// Makes the copy this claim's alone.
     async fn take(&self, this: &BrokerMove, claim: &Claim) -> Result<(), Fault> {
         let target = self.held(this.broker, &this.to)?;
-        let turn = |found| take_copy(this.id, claim.number, found);
-        fenced("target", target.turn(self.now(), turn).await?)
+        let found = target.fence().await?;
+        let other = found
+            .and_then(|fence| fence.move_id)
+            .filter(|id| *id != this.id);
+        let other = match other {
+            Some(id) => moves::get(&self.0.master, id).await?,
+            None => None,
+        };
+        let orphan = found.filter(|_| other.is_some_and(|other| other.state.is_ended()));
+        let turn = |found| take_copy(this.id, claim.number, orphan, found);
+        fenced("target", target.turn(self.now(), turn).await?)?;
+        // Where it was given up while this process stood still, nobody else would strike it off.
+        if moves::holds(&self.0.master, claim).await? {
+            return Ok(());
+        }
+        target.strike(this.id, claim.number).await?;
+        Err(Fault::Lost)
     }
 
     /// Copies the book while it is open, closes it for what is left, and flips.
@@ -490,6 +505,10 @@ fn alert(this: &BrokerMove, event: MoveEvent, fault: &str) -> NewAlert {
         }
         _ if this.state.is_closed() => {
             "The book can't be opened yet: its readers and writers wait. It goes on by itself."
+        }
+        _ if this.state.deletes() => {
+            "The book works where it is; what was to be deleted is not yet. It is tried again by \
+             itself; where the database is lost, `abandon` ends that."
         }
         _ => "The book works where it was. `retry` tries again, `cancel` gives the move up.",
     };

@@ -134,7 +134,9 @@ impl MoveEngine {
             return Ok(false);
         };
         let span = tracing::info_span!("open", id = %claim.move_id, claim = claim.number);
-        self.open(&claim).instrument(span).await;
+        // For as long as its lease lasts: others may have been closed meanwhile.
+        let open = self.open(&claim).instrument(span);
+        drop(tokio::time::timeout(self.0.limits.fence_lease, open).await);
         Ok(true)
     }
 

@@ -9,7 +9,9 @@ use crate::domain::book_table::{BOOK_TABLES, BookTable, layout};
 use crate::domain::book_tree::{BookRoot, BookTree};
 use crate::domain::broker_move::{BrokerMove, MoveEvent, MoveState};
 use crate::domain::canonical::Hash;
+use crate::domain::fence::NotOurs;
 use crate::runtime::failpoint;
+use crate::services::provisioning::ProvisioningError;
 use crate::stores::StoreError;
 use crate::stores::book;
 use crate::stores::master;
@@ -27,6 +29,7 @@ impl MoveEngine {
     ) -> Result<Next, Fault> {
         // It may have been away when the book arrived.
         let differs = match self.leave_source(this).await {
+            Err(Fault::Store(error)) if error.is_absence() => None,
             Ok(()) => self.differs(this, (claim, this)).await?,
             Err(fault @ Fault::Fence { .. }) => Some(fault.to_string()),
             Err(fault) => return Err(fault),
@@ -52,8 +55,13 @@ impl MoveEngine {
         Ok(Next::Rest)
     }
 
-    /// Deletes what was given up, once its database is back.
+    /// Deletes what was given up, once its database is back and it is what was moved.
     pub(super) async fn clear_up(&self, this: &BrokerMove, claim: &Claim) -> Result<Next, Fault> {
+        if let Some(fault) = self.was_kept_wrong(this, (claim, this)).await? {
+            let rests = Step::Rests { fault };
+            self.step(this, claim, MoveEvent::Differs, rests).await?;
+            return Ok(Next::Rest);
+        }
         self.delete(this, (claim, this)).await?;
         self.step(this, claim, cleared_up(this), Step::Ended)
             .await?;
@@ -79,17 +87,40 @@ impl MoveEngine {
         if left.state == MoveState::Kept {
             return Err(Fault::LeftBehind { id: left.id });
         }
+        let what = match left.state {
+            MoveState::Retained => self.differs(&left, (claim, by)).await?,
+            MoveState::Abandoned => self.was_kept_wrong(&left, (claim, by)).await?,
+            _ => None,
+        };
+        if let Some(what) = what {
+            tracing::warn!(%what, left = %left.id, by = %by.id, "what was left is not what was moved");
+            return Err(Fault::LeftBehind { id: left.id });
+        }
         if left.state == MoveState::Retained {
-            if let Some(what) = self.differs(&left, (claim, by)).await? {
-                tracing::warn!(%what, left = %left.id, by = %by.id, "what was left is not what was moved");
-                return Err(Fault::LeftBehind { id: left.id });
-            }
             end(left.clone(), MoveEvent::Verified, Step::On).await?;
             left.state = MoveState::Purging;
         }
         self.delete(&left, (claim, by)).await?;
         let event = cleared_up(&left);
         end(left, event, Step::Ended).await
+    }
+
+    /// What speaks against deleting what was abandoned, now that its database answers. A copy that
+    /// was never the book may go; so may what a server has lost that came back without it.
+    async fn was_kept_wrong(
+        &self,
+        this: &BrokerMove,
+        kept: Kept<'_>,
+    ) -> Result<Option<String>, Fault> {
+        match self.0.places.ready(this.leavings(), this.broker).await {
+            // What is there now is another's, and nothing of this book.
+            Ok(()) | Err(ProvisioningError::Occupied { .. }) => {}
+            Err(error) => return Err(error.into()),
+        }
+        match this.flipped_at {
+            Some(_) => self.differs(this, kept).await,
+            None => Ok(None),
+        }
     }
 
     /// What speaks against deleting it.
@@ -99,6 +130,8 @@ impl MoveEngine {
         };
         let (root, mut check) = match self.look(this, kept).await {
             Err(Fault::Book(fault)) => return Ok(Some(fault.to_string())),
+            // The database was dropped, as somebody may.
+            Err(Fault::Store(error)) if error.is_absence() => return Ok(None),
             looked => looked?,
         };
         // Deleted by hand, as somebody may who has looked at it.
@@ -177,7 +210,10 @@ impl MoveEngine {
             }
             failpoint::at("move.purged.table");
         }
-        Ok(leavings.remove_fence(this.id).await?)
+        match leavings.remove_fence(this.id).await {
+            Err(error) if error.is_absence() => Ok(()),
+            removed => Ok(removed?),
+        }
     }
 
     async fn delete_some(
@@ -188,7 +224,14 @@ impl MoveEngine {
         let leavings = self.held(this.broker, this.leavings())?;
         match leavings.purge(this.id, table, DELETE_ROWS).await {
             // The fence went last: all of it was deleted before.
-            Err(StoreError::Moving { .. }) => Ok(0),
+            Err(StoreError::Moving { .. }) => match leavings.fence().await? {
+                None => Ok(0),
+                found => Err(Fault::Fence {
+                    side: "what was left",
+                    error: NotOurs { found },
+                }),
+            },
+            Err(error) if error.is_absence() => Ok(0),
             other => Ok(other?),
         }
     }

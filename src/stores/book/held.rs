@@ -114,6 +114,14 @@ impl HeldBook {
         Ok(deleted)
     }
 
+    /// Strikes off the fence of a copy that a claim has begun and nobody goes on with.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn strike(&self, move_id: Uuid, claim: u64) -> Result<(), StoreError> {
+        self.0.strike_copy(move_id, claim).await
+    }
+
     /// Strikes off a fence that is `moved`, or closed by this move for its copy.
     ///
     /// # Errors

@@ -1,7 +1,7 @@
 //! `broker_exit`: brokers that leave; and what of the master's must be settled before they can.
 
 use chrono::{DateTime, Utc};
-use sqlx::FromRow;
+use sqlx::{FromRow, MySqlExecutor};
 use uuid::Uuid;
 
 use super::{MasterTx, failed};
@@ -52,7 +52,8 @@ pub async fn begin(
 ) -> Result<(), StoreError> {
     sqlx::query(
         "INSERT INTO broker_exit (broker_id, begun_by, begun_at) VALUES (?, ?, ?)
-         ON DUPLICATE KEY UPDATE begun_by = VALUES(begun_by), begun_at = VALUES(begun_at)",
+         ON DUPLICATE KEY UPDATE begun_by = VALUES(begun_by), begun_at = VALUES(begun_at),
+             number = number + 1",
     )
     .bind(broker)
     .bind(by)
@@ -60,6 +61,46 @@ pub async fn begin(
     .execute(tx)
     .await
     .map_err(failed)?;
+    Ok(())
+}
+
+/// Which time a broker is leaving: whatever is done for that one is not taken for another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ExitNumber(u32);
+
+/// The last time that a broker has begun to leave.
+///
+/// # Errors
+/// The master's.
+pub async fn number(
+    master: impl MySqlExecutor<'_>,
+    broker: BrokerId,
+) -> Result<Option<ExitNumber>, StoreError> {
+    let number: Option<u32> =
+        sqlx::query_scalar("SELECT number FROM broker_exit WHERE broker_id = ?")
+            .bind(broker)
+            .fetch_optional(master)
+            .await
+            .map_err(failed)?;
+    Ok(number.map(ExitNumber))
+}
+
+/// Says that what was done for that time counts no more, though the broker still leaves: its book
+/// is to be written again.
+///
+/// # Errors
+/// The master's.
+pub async fn renumber(
+    master: &Pool,
+    broker: BrokerId,
+    number: ExitNumber,
+) -> Result<(), StoreError> {
+    sqlx::query("UPDATE broker_exit SET number = number + 1 WHERE broker_id = ? AND number = ?")
+        .bind(broker)
+        .bind(number.0)
+        .execute(master)
+        .await
+        .map_err(failed)?;
     Ok(())
 }
 

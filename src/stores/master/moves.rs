@@ -348,6 +348,22 @@ pub async fn progress(
     Ok(done.rows_affected() == 1)
 }
 
+/// Whether a claim is still the last one, on a move that goes on.
+///
+/// # Errors
+/// The master's.
+pub async fn holds(master: &Pool, claim: &Claim) -> Result<bool, StoreError> {
+    let holds: Option<bool> = sqlx::query_scalar(
+        "SELECT open_broker_id IS NOT NULL FROM broker_move WHERE move_id = ? AND claim_no = ?",
+    )
+    .bind(claim.move_id)
+    .bind(claim.number)
+    .fetch_optional(master)
+    .await
+    .map_err(failed)?;
+    Ok(holds.unwrap_or(false))
+}
+
 /// Says that the source is about to be closed, under a lease of its own; gives whether the claim
 /// still holds. In one statement, as all that is said while a book is closed: whoever stands still
 /// before or after it holds no lock.

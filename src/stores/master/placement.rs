@@ -43,8 +43,13 @@ macro_rules! servers {
              + (SELECT COUNT(*) FROM broker b WHERE b.broker_mode = 'FULL' AND b.server_name = s.name)
              + (SELECT COUNT(*) FROM broker_move m WHERE m.open_broker_id IS NOT NULL
                     AND m.to_shard_id IS NULL AND m.to_server = s.name AND m.state <> 'flipped')
-             + (SELECT COUNT(*) FROM broker_move m WHERE m.state IN ('flipped', 'retained', 'purging', 'kept')
+             + (SELECT COUNT(*) FROM broker_move m
+                    WHERE (m.state IN ('flipped', 'retained', 'purging', 'kept')
+                           OR m.state = 'abandoned' AND m.flipped_at IS NOT NULL)
                     AND m.from_shard_id IS NULL AND m.from_server = s.name)
+             + (SELECT COUNT(*) FROM broker_move m
+                    WHERE m.state = 'abandoned' AND m.flipped_at IS NULL
+                    AND m.to_shard_id IS NULL AND m.to_server = s.name)
              AS held
          FROM database_server s"
     };

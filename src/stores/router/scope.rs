@@ -256,6 +256,22 @@ impl BookPlace {
         tx.commit().await
     }
 
+    /// Strikes off the fence of a copy where it is as that claim has left it.
+    pub(in crate::stores) async fn strike_copy(
+        &self,
+        move_id: Uuid,
+        claim: u64,
+    ) -> Result<(), StoreError> {
+        const STRIKE: BookSql = BookSql::new(
+            "DELETE FROM book_fence
+             WHERE broker_id = ? AND move_id = ? AND epoch = ? AND state = 'closed'",
+        );
+        let (mut tx, _) = self.start(BEGIN_WRITE, &[]).await?;
+        let query = tx.sql(STRIKE).bind(move_id).bind(claim);
+        tx.execute(query).await?;
+        tx.commit().await
+    }
+
     /// Begins a transaction on a book that is open here and of the route's epoch. The rows are
     /// those of each of `reads` after the first, which is the fence's.
     async fn start_open(

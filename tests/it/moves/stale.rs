@@ -1,7 +1,11 @@
 //! A process whose routes are old reads and writes nothing where the book was.
 
-use settlenet::app::App;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use settlenet::app::{App, Stores};
+use settlenet::domain::broker_move::MoveState;
 use settlenet::runtime::Entropy;
+use settlenet::services::book_files::BookFileError;
 use settlenet::services::moves::Destination;
 use settlenet::stores::StoreError;
 use settlenet::stores::book;
@@ -107,5 +111,49 @@ async fn one_that_may_not_wait_is_told_that_the_book_has_moved() {
         head.seq + 1,
         "it has asked again"
     );
+    assert_invariants(world).await;
+}
+
+/// A book that moves while somebody reads the file that is to take its place.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_import_that_a_move_overtakes_leaves_nothing_where_the_book_was() {
+    let stage = Stage::new().await;
+    let (world, delta) = (&stage.world, stage.world.delta);
+    let to_b = Destination::Own(Some("b".to_owned()));
+    let home = stage.moved(delta, to_b).await.to;
+    let account = stage.open(delta, "FO-1").await;
+    stage.book(delta, account).await.unwrap();
+    let files = Stores::open(&world.config).unwrap().book_files();
+    let mut file = std::io::Cursor::new(Vec::new());
+    let now = world.clock.now();
+    files
+        .export(delta, &mut file, now, &|_, _, _| {})
+        .await
+        .unwrap();
+    let file = file.into_inner();
+    // Read once to be verified, and once more to be compared with what is there.
+    let times = AtomicU32::new(0);
+    let open = || {
+        if times.fetch_add(1, Ordering::SeqCst) == 1 {
+            tokio::task::block_in_place(|| {
+                let moves = async {
+                    let left = stage.moved(delta, Destination::Shard(Some(1))).await;
+                    stage.app().moves.purge(left.id).await.unwrap();
+                    stage.until(left.id, MoveState::Done).await;
+                };
+                tokio::runtime::Handle::current().block_on(moves);
+            });
+        }
+        Ok(std::io::Cursor::new(file.clone()))
+    };
+    let overtaken = files.import(open, true, now, &|_, _, _| {}).await;
+    assert!(
+        matches!(overtaken, Err(BookFileError::Moved { .. })),
+        "{overtaken:?}"
+    );
+    assert_eq!(stage.rows_in(&home.server, &home.database, delta).await, 0);
+    stage
+        .moved(delta, Destination::Own(Some("b".to_owned())))
+        .await;
     assert_invariants(world).await;
 }
