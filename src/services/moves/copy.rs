@@ -24,6 +24,9 @@ pub(super) const DELETE_ROWS: u32 = 1000;
 const TURN_ROWS: usize = 16;
 /// So many pages of all that a moment had: from then on it is not waited for less.
 const ROUNDS: u32 = 5;
+/// And so many: from then on it is not waited for quicker ones either. Once the book is closed
+/// nobody is in the way, and where it is still not quick enough it is opened again.
+const ROUNDS_AT_MOST: u32 = 25;
 
 /// What one moment had beyond what was read before.
 struct Page {
@@ -106,7 +109,8 @@ impl<'a> Copy<'a> {
             rounds += u32::from(page.is_all);
             // A busy book never has little left: then it is enough that what is left is copied
             // well within the bound.
-            let is_quick = rounds >= ROUNDS && took <= limits.tail_bound / 4;
+            let is_quick = took <= limits.tail_bound / 4 || rounds >= ROUNDS_AT_MOST;
+            let is_quick = rounds >= ROUNDS && is_quick;
             if page.is_all && (page.rows <= limits.tail_rows || is_quick) {
                 break;
             }

@@ -56,6 +56,33 @@ async fn a_server_that_dies_at_any_place_holds_the_move_up_and_loses_nothing() {
     .await;
 }
 
+/// The source's server while its book is opened again, after a try that came to nothing.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_dies_while_a_try_is_taken_back_opens_the_book_once_it_is_there() {
+    let (stack, stage) = Stage::that_may_fail().await;
+    let alpha = stage.world.alpha;
+    stage.furnish().await;
+    for place in ["move.back.before", "move.back.after", "move.reopen.after"] {
+        let to = Destination::Shard(Some(1));
+        let id = stage.begin(alpha, to).await.expect("begins").id;
+        let failpoints = format!("move.tail=1*error;{place}=stop");
+        let mut child = Child::acts(&stage.world, &stage.clock, "move", &failpoints);
+        child.stopped(place).await;
+        stack.order("kill mariadb-b").await;
+        child.go_on();
+        child.ended().await;
+        stack.order("start mariadb-b").await;
+        let arrived = stage.in_spite_of_faults(id, MoveState::Retained, place);
+        stage.assert_proven(&arrived.await).await;
+        stage.written_again(alpha).await;
+        stage.moved(alpha, Destination::Own(Some("b".into()))).await;
+    }
+    until("all is whole", SOON, async || {
+        crate::harness::breaks(&stage.world).await.is_empty()
+    })
+    .await;
+}
+
 /// The source's server while what was left is deleted, the target's while a copy is.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_dies_while_something_is_deleted_holds_that_up() {
