@@ -61,7 +61,12 @@ pub(super) async fn measure(config: &Config, quick: bool) -> anyhow::Result<Vec<
         fill(&bench.app, &client, *size).await?;
         eprintln!("moving it, with {WRITERS} writers and {READERS} readers");
         let moved = under_load(&bench.app, &client, &beside).await?;
+        let known = figures.len();
         report(&mut figures, *size, &moved);
+        // The next size may take long, and be broken off.
+        for figure in &figures[known..] {
+            eprintln!("  {}: {:.3} {}", figure.name, figure.value, figure.unit);
+        }
     }
     stopping.cancel();
     while background.join_next().await.is_some() {}
