@@ -247,11 +247,13 @@ impl Offboarding {
         self.broker(id).await
     }
 
-    /// Opens a book that is frozen; one that is not stays as it is.
+    /// Opens a book that is frozen; one that is not stays as it is. Before that a file of now counts
+    /// no more: it is not of the book as it will be.
     async fn thaw(&self, id: BrokerId, now: DateTime<Utc>) -> Result<(), ExitError> {
         let (held, epoch) = self.held(id).await?;
         let found = held.fence().await?;
         if found.is_some_and(|fence| fence.state == Fence::Frozen) {
+            exits::renumber(&self.master, id).await?;
             held.turn(now, |found| fence::thaw(epoch, found)).await??;
         }
         Ok(())
@@ -290,7 +292,6 @@ impl Offboarding {
         held.turn(now, |found| fence::freeze(epoch, found))
             .await??;
         failpoint::at("offboard.frozen");
-        // Whoever has let it stay meanwhile found a book that was open.
         match self.leaving(id).await {
             Ok(now) if now == number => {}
             Ok(_) => {
@@ -298,16 +299,22 @@ impl Offboarding {
                 return Err(ExitError::State { id, state, why });
             }
             Err(error) => {
-                self.thaw(id, now).await?;
+                // Whoever has let it stay meanwhile found a book that was open. An archived one's
+                // stays frozen, and so does one of which nothing is known now.
+                if let ExitError::State {
+                    state: BrokerState::Active | BrokerState::Suspended,
+                    ..
+                } = &error
+                {
+                    self.thaw(id, now).await?;
+                }
                 return Err(error);
             }
         }
         if self.outstanding(id).await?.is_nothing() {
             return Ok(number);
         }
-        // A file of now is not of the book as it will be.
-        exits::renumber(&self.master, id, number).await?;
-        held.turn(now, |found| fence::thaw(epoch, found)).await??;
+        self.thaw(id, now).await?;
         Err(ExitError::Outstanding)
     }
 

@@ -17,7 +17,7 @@ use settlenet::services::offboarding::ExitError;
 
 use crate::api::{Api, PASSWORD};
 use crate::cli;
-use crate::harness::{SOON, World, assert_invariants, until};
+use crate::harness::{Child, MovedClock, SOON, World, assert_invariants, until};
 use crate::moves::Stage;
 
 const REQUESTS: &str = "/v1/network/requests";
@@ -431,4 +431,39 @@ async fn who_stays_with_a_server_that_stands_still_holds_up_nobody_else() {
     })
     .await;
     stage.written_again(beta).await;
+}
+
+/// Two that let a broker leave at once: the one that comes late does not open the other's book.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_archived_book_stays_frozen_whoever_comes_late() {
+    let clock = MovedClock::new();
+    let world = World::with_clock(clock.clock(chrono::Duration::zero())).await;
+    let (gamma, now) = (world.gamma, world.clock.now());
+    let folder = folder();
+    let (id, file) = (gamma.to_string(), folder.0.join("late.jsonl"));
+    let file = file.to_str().unwrap();
+    let leave = ["admin", "broker", "offboard", &id, "--out", file];
+    let mut late = Child::program(&world, &clock, &leave, "offboard.frozen=stop");
+    late.stopped("offboard.frozen").await;
+    let exits = &world.app.offboarding;
+    let number = exits.freeze(gamma, now).await.unwrap();
+    let files = Stores::open(&world.config).unwrap().book_files();
+    let written = Cursor::new(Vec::new());
+    let exported = files
+        .export(gamma, written, now, &|_, _, _| {})
+        .await
+        .unwrap();
+    let left = exits
+        .archive(gamma, number, &exported, "test", now)
+        .await
+        .unwrap();
+    assert_eq!(left.broker.state, BrokerState::Archived);
+    late.go_on();
+    assert_eq!(
+        late.ended().await.code(),
+        Some(1),
+        "it is told that it came late"
+    );
+    // Reconciliation finds an archived book that is not frozen.
+    assert_invariants(&world).await;
 }

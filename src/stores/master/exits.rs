@@ -85,19 +85,14 @@ pub async fn number(
     Ok(number.map(ExitNumber))
 }
 
-/// Says that what was done for that time counts no more, though the broker still leaves: its book
-/// is to be written again.
+/// Says that what was done for the last time of leaving counts no more: the book is to be written
+/// again.
 ///
 /// # Errors
 /// The master's.
-pub async fn renumber(
-    master: &Pool,
-    broker: BrokerId,
-    number: ExitNumber,
-) -> Result<(), StoreError> {
-    sqlx::query("UPDATE broker_exit SET number = number + 1 WHERE broker_id = ? AND number = ?")
+pub async fn renumber(master: &Pool, broker: BrokerId) -> Result<(), StoreError> {
+    sqlx::query("UPDATE broker_exit SET number = number + 1 WHERE broker_id = ?")
         .bind(broker)
-        .bind(number.0)
         .execute(master)
         .await
         .map_err(failed)?;
