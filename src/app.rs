@@ -1,10 +1,13 @@
 //! Puts the parts together as the configuration says: what every process of the product runs on.
 
+mod payments;
+
 use std::sync::Arc;
 
 use sqlx::mysql::MySqlConnectOptions;
 
 use crate::config::Config;
+use crate::psp::client::EndpointError;
 use crate::runtime::{Clock, Entropy};
 use crate::services::alerts::AlertService;
 use crate::services::book_files::BookFiles;
@@ -18,6 +21,7 @@ use crate::services::obligations::ObligationService;
 use crate::services::offboarding::Offboarding;
 use crate::services::partners::PartnerService;
 use crate::services::pauses::PauseService;
+use crate::services::payments::{PaymentParts, PaymentService};
 use crate::services::plans::PlanService;
 use crate::services::provisioning::Provisioning;
 use crate::services::reconcile::Reconcile;
@@ -39,6 +43,7 @@ pub struct App {
     pub sagas: SagaRecords,
     pub network: NetworkService,
     pub obligations: ObligationService,
+    pub payments: PaymentService,
     pub uploads: UploadService,
     pub books: BooksService,
     pub feeds: FeedService,
@@ -137,6 +142,8 @@ pub enum AppError {
     Store(#[from] StoreError),
     #[error(transparent)]
     Ledger(#[from] LedgerError),
+    #[error(transparent)]
+    Provider(#[from] EndpointError),
 }
 
 impl App {
@@ -165,6 +172,7 @@ impl App {
         let systems = Systems {
             router: Arc::clone(&stores.router),
             master: master.clone(),
+            pm: payments::pool(config)?,
             ledger,
             clock,
             entropy,
@@ -182,7 +190,7 @@ impl App {
             stores.provisioning(config),
             systems.clock.clone(),
             move_limits(config),
-            process,
+            process.clone(),
         );
         let moves = stores.moves(config, systems.clock.clone(), systems.entropy.clone());
         let currencies = Arc::new(CurrencyRegistry::new(master));
@@ -206,8 +214,21 @@ impl App {
         let plans = stores.plans();
         let books = BooksService::new(Arc::clone(&systems.router));
         let partners = PartnerService::new(systems.master.clone(), books.clone(), plans.clone());
+        let payments = PaymentService::new(PaymentParts {
+            pm: systems.pm.clone(),
+            master: systems.master.clone(),
+            ledger: systems.ledger.clone(),
+            currencies: Arc::clone(&currencies),
+            books: books.clone(),
+            providers: payments::providers(config)?,
+            rules: payments::rules(config),
+            clock: systems.clock.clone(),
+            entropy: systems.entropy.clone(),
+            process: process.clone(),
+        });
         let uploads = UploadService::new(systems.master.clone(), systems.clock.clone());
         Ok(Self {
+            payments,
             sagas: SagaRecords::new(systems.master.clone()),
             obligations: ObligationService::new(systems.master.clone(), systems.ledger.clone()),
             books,

@@ -10,6 +10,7 @@ pub mod cli;
 pub mod config;
 pub mod domain;
 pub mod http;
+pub mod psp;
 pub mod runtime;
 pub mod services;
 pub mod stack;
@@ -24,15 +25,16 @@ mod tests {
     use std::path::{Path, PathBuf};
 
     /// What of ours each layer may name besides itself; `route` is a macro of `http`.
-    const MAY_NAME: [(&str, &str); 6] = [
+    const MAY_NAME: [(&str, &str); 7] = [
         ("domain", ""),
         ("stores", "domain config runtime"),
-        ("services", "domain stores config runtime"),
+        ("psp", "domain runtime"),
+        ("services", "domain stores psp config runtime"),
         ("http", "domain services app runtime route"),
         ("workers", "domain services app config runtime"),
         (
             "cli",
-            "domain services http workers app config runtime stack TIGERBEETLE_RELEASE",
+            "domain services http workers app config runtime stack psp TIGERBEETLE_RELEASE",
         ),
     ];
 

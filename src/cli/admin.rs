@@ -4,10 +4,12 @@ mod alert;
 mod book_file;
 mod broker;
 mod domain;
+mod incoming;
 mod invite;
 mod moves;
 mod offboard;
 mod pause;
+mod payment;
 mod place;
 mod saga;
 mod user;
@@ -39,7 +41,7 @@ const NO_SUCH_THING: u8 = 4;
     after_help = "\
 Exit codes: 0 done, or so already; 1 failed, the reason on standard error; 2 the \
 command line or the configuration is wrong; 4 there is no such broker, move, currency, shard, saga, \
-invitation, host name or alert; 5 something must be settled before a broker can leave."
+invitation, host name, payment, wallet or alert; 5 something must be settled before a broker can leave."
 )]
 pub(super) struct Args {
     #[command(subcommand)]
@@ -83,6 +85,15 @@ enum What {
     /// Operations across several databases: what is stuck, and what can be done
     #[command(subcommand)]
     Saga(saga::What),
+    /// Payments of which only a person can tell whether they were made
+    #[command(subcommand)]
+    Review(payment::Review),
+    /// Money that came in for nobody
+    #[command(subcommand)]
+    Incoming(incoming::What),
+    /// What payments go out of and come into
+    #[command(subcommand)]
+    Wallet(payment::Wallet),
     /// What a person must look at
     #[command(subcommand)]
     Alert(alert::What),
@@ -106,6 +117,9 @@ pub(super) async fn run(args: &Args) -> Result<ExitCode, Failure> {
         What::Invite(what) => invite::run(what, &config).await?,
         What::Domain(what) => domain::run(what, &config).await?,
         What::Saga(what) => saga::run(what, &config).await?,
+        What::Review(what) => payment::review(what, &config).await?,
+        What::Incoming(what) => incoming::run(what, &config).await?,
+        What::Wallet(what) => payment::wallet(what, &config).await?,
         What::Alert(what) => alert::run(what, &config).await?,
     };
     if args.json {

@@ -3,6 +3,8 @@
 mod api;
 mod job;
 mod network;
+mod payments;
+mod providers;
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -11,18 +13,20 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 
+use self::providers::Providers;
 use super::Failure;
 use crate::app::App;
 use crate::config::Config;
 use crate::runtime::{Clock, Entropy};
-use crate::stack::{end_companion, start_detached};
+use crate::stack::{end_companions, start_detached};
 
 /// Show the main job on this machine, and leave the server running
 ///
 /// Starts a stack as `settlenet dev` does, makes four brokers (Alpha and Beta with databases of
-/// their own, Gamma and Delta on a shared shard), serves the API, and settles a request between
-/// two of them through it, printing every step. The server and the log-ins stay; `settlenet
-/// down` stops it all. Can be run again: the network and its history are kept.
+/// their own, Gamma and Delta on a shared shard), serves the API, settles a request between two of
+/// them through it, pays a client out and takes money in through simulated payment providers, and
+/// prints every step. The server and the log-ins stay; `settlenet down` stops it all. Can be run
+/// again: the network and its history are kept.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// The folder for all data; made if there is none
@@ -43,17 +47,26 @@ pub(super) async fn run(args: Args) -> Result<ExitCode, Failure> {
     let (description, _hold, _) = tokio::task::spawn_blocking(start).await??;
     let config = Config::load(Some(&description.config))?;
 
-    end_companion(&dir).await;
+    end_companions(&dir).await;
     let app = App::assemble(&config, Clock::System, Entropy::from_env())?;
     let network = network::make(&app, &config, &dir).await?;
-    let address = serve(&program, &dir, &description.config, &config).await?;
+    let address = format!("http://{}", config.http.listen);
+    let providers = Providers::start(&program, &dir, &address)?;
+    serve(&program, &dir, &description.config, &address, &providers).await?;
     job::run(&app, &address, &network).await?;
-    print_end(&address, &network, &args.dir);
+    payments::run(&app, &address, &network, &providers).await?;
+    print_end(&address, &network, &providers, &args.dir);
     Ok(ExitCode::SUCCESS)
 }
 
 /// Starts the API server in the background, and waits until it is ready.
-async fn serve(program: &Path, dir: &Path, file: &Path, config: &Config) -> anyhow::Result<String> {
+async fn serve(
+    program: &Path,
+    dir: &Path,
+    file: &Path,
+    address: &str,
+    providers: &Providers,
+) -> anyhow::Result<()> {
     let log = dir.join("serve.log");
     let output = File::create(&log).with_context(|| log.display().to_string())?;
     let mut command = std::process::Command::new(program);
@@ -63,13 +76,13 @@ async fn serve(program: &Path, dir: &Path, file: &Path, config: &Config) -> anyh
         .arg(file)
         .arg("--stack")
         .arg(dir)
+        .envs(providers.settings())
         .stdin(Stdio::null())
         .stdout(output.try_clone()?)
         .stderr(output);
     // A Ctrl-C in this terminal is not for the server.
     std::os::unix::process::CommandExt::process_group(&mut command, 0);
     let mut child = command.spawn()?;
-    let address = format!("http://{}", config.http.listen);
     let ready = format!("{address}/readyz");
     let client = reqwest::Client::new();
     let until = Instant::now() + START;
@@ -85,7 +98,7 @@ async fn serve(program: &Path, dir: &Path, file: &Path, config: &Config) -> anyh
         }
         let answered = client.get(&ready).send().await;
         if answered.is_ok_and(|answer| answer.status().is_success()) {
-            return Ok(address);
+            return Ok(());
         }
         if Instant::now() > until {
             bail!(
@@ -98,9 +111,13 @@ async fn serve(program: &Path, dir: &Path, file: &Path, config: &Config) -> anyh
     }
 }
 
-fn print_end(address: &str, network: &network::Network, dir: &Path) {
+fn print_end(address: &str, network: &network::Network, providers: &Providers, dir: &Path) {
     println!();
     println!("The server runs on {address} and its documentation on {address}/docs.");
+    println!(
+        "What the simulated providers have paid: {}/sim/payments.",
+        providers.address
+    );
     println!("Log-ins, all with the password {}:", network.password);
     for (login, what) in network.logins() {
         println!("  {login:<8} {what}");

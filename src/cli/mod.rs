@@ -7,10 +7,12 @@ mod demo;
 mod dev;
 mod down;
 mod ids;
+mod ledger;
 mod logging;
 mod migrate;
 mod openapi;
 mod progress;
+mod psp_sim;
 mod reconcile;
 mod serve;
 pub mod settings;
@@ -60,7 +62,9 @@ enum Command {
     Admin(admin::Args),
     Reconcile(reconcile::Args),
     Ids(ids::Args),
+    Ledger(ledger::Args),
     Verify(verify::Args),
+    PspSim(psp_sim::Args),
     Openapi(openapi::Args),
 }
 
@@ -118,10 +122,12 @@ pub fn main() -> ExitCode {
             Command::Serve(args) => serve::run(args).await,
             Command::Worker(args) => worker::run(args).await,
             Command::Ids(args) => ids::run(&args),
+            Command::Ledger(args) => ledger::run(&args).await,
             Command::Admin(args) => admin::run(&args).await,
             Command::Reconcile(args) => reconcile::run(&args).await,
             Command::Openapi(args) => openapi::run(&args),
             Command::Verify(args) => verify::run(&args).await,
+            Command::PspSim(args) => psp_sim::run(args).await,
         }
     });
     match outcome {
@@ -140,13 +146,13 @@ fn print(document: &str) {
     let _ = writeln!(std::io::stdout(), "{}", document.trim_end());
 }
 
-/// Refuses to work on a master that is behind this release.
+/// Refuses to work on databases that are behind this release.
 async fn check_schema(config: &crate::config::Config) -> anyhow::Result<()> {
     match crate::services::migration::missing(config).await {
         None => Ok(()),
-        Some(missing) => anyhow::bail!(
-            "the master's database lacks migration {missing}: run settlenet migrate, then start this again"
-        ),
+        Some(missing) => {
+            anyhow::bail!("{missing}: run settlenet migrate, then start this again")
+        }
     }
 }
 

@@ -13,7 +13,7 @@ use crate::http::{self, AppState, ReadyCheck, Services, TokenRate};
 use crate::runtime::{Clock, Entropy, Lifecycle};
 use crate::services::auth::AuthService;
 use crate::services::team::TeamService;
-use crate::stack::record_companion;
+use crate::stack::{Companion, record_companion};
 use crate::workers;
 
 /// Serve the REST API and do the background work
@@ -46,7 +46,7 @@ pub(super) async fn run(args: Args) -> Result<ExitCode, Failure> {
         .with_context(|| format!("http.listen: {} can't be listened on", config.http.listen))?;
     let address = listener.local_addr()?;
     if let Some(stack) = &args.stack {
-        record_companion(stack)?;
+        record_companion(stack, Companion::Server)?;
     }
     let mut background = if args.no_workers {
         tokio::task::JoinSet::new()
@@ -127,7 +127,7 @@ async fn state(config: &Config, app: App) -> anyhow::Result<AppState> {
 /// Everything that the API can't do its work without.
 fn ready_checks(config: &Config, app: &App) -> Vec<ReadyCheck> {
     let master = app.systems.master.clone();
-    let ledger = app.systems.ledger.clone();
+    let (ledger, pm) = (app.systems.ledger.clone(), app.systems.pm.clone());
     let mut checks = vec![
         ReadyCheck::new("master", move || {
             let master = master.clone();
@@ -138,6 +138,10 @@ fn ready_checks(config: &Config, app: &App) -> Vec<ReadyCheck> {
             async move { ledger.ping().await.is_ok() }
         }),
     ];
+    checks.push(ReadyCheck::new("payments", move || {
+        let pm = pm.clone();
+        async move { sqlx::query("SELECT 1").execute(&pm).await.is_ok() }
+    }));
     for name in config.servers.keys() {
         let router = Arc::clone(&app.systems.router);
         let server = name.clone();

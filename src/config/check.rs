@@ -73,6 +73,7 @@ impl Config {
         self.check_auth()?;
         self.check_saga()?;
         self.check_moves()?;
+        self.payments.check()?;
         within(
             "network.confirm_by_s",
             self.network.confirm_by_s.0,
@@ -262,7 +263,7 @@ fn check_level(level: &str) -> Result<(), ConfigError> {
     }
 }
 
-fn wrong(key: &str, found: String, allowed: String) -> ConfigError {
+pub(super) fn wrong(key: &str, found: String, allowed: String) -> ConfigError {
     ConfigError::Wrong {
         key: key.to_owned(),
         found,
@@ -271,7 +272,7 @@ fn wrong(key: &str, found: String, allowed: String) -> ConfigError {
     }
 }
 
-fn within<T: Copy + PartialOrd + Display>(
+pub(super) fn within<T: Copy + PartialOrd + Display>(
     key: &str,
     value: T,
     allowed: RangeInclusive<T>,

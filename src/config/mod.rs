@@ -9,6 +9,7 @@
 
 mod check;
 mod error;
+mod payments;
 mod print;
 mod source;
 #[cfg(test)]
@@ -27,7 +28,8 @@ use crate::domain::invite::SignupMode;
 use crate::domain::terms::DefaultTerms;
 
 pub use error::ConfigError;
-pub use values::{ClusterId, Millis, Seconds, SecretUrl};
+pub use payments::{Payments, Provider};
+pub use values::{ClusterId, Millis, Seconds, SecretText, SecretUrl};
 
 /// The file that is read when no other is named, if it is there.
 pub const DEFAULT_FILE: &str = "settlenet.toml";
@@ -56,6 +58,8 @@ pub struct Config {
     pub saga: Saga,
     #[serde(default)]
     pub network: Network,
+    #[serde(default)]
+    pub payments: Payments,
     #[serde(default)]
     pub log: Log,
 }

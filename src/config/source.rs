@@ -17,7 +17,7 @@ use super::error::{ConfigError, Fault, Place};
 use super::values::mask;
 
 const PREFIX: &str = "SETTLENET_";
-const SECTIONS: [&str; 12] = [
+const SECTIONS: [&str; 13] = [
     "http",
     "master",
     "servers",
@@ -29,6 +29,7 @@ const SECTIONS: [&str; 12] = [
     "auth",
     "saga",
     "network",
+    "payments",
     "log",
 ];
 
@@ -119,17 +120,24 @@ impl Tree {
         Ok(())
     }
 
-    /// Replaces `url_file` by the `url` that the file holds.
+    /// Replaces `url_file`, and a provider's `token_file`, by what the file holds.
     pub fn resolve_secret_files(&mut self) -> Result<(), ConfigError> {
         for section in ["master", "postgres"] {
             if let Some(Node::Table(table)) = self.root.get_mut(section) {
-                resolve_url_file(section, table)?;
+                resolve_file(section, "url", table)?;
             }
         }
         if let Some(Node::Table(servers)) = self.root.get_mut("servers") {
             for (name, server) in servers {
                 if let Node::Table(table) = server {
-                    resolve_url_file(&format!("servers.{name}"), table)?;
+                    resolve_file(&format!("servers.{name}"), "url", table)?;
+                }
+            }
+        }
+        if let Some(Node::Table(payments)) = self.root.get_mut("payments") {
+            for (name, provider) in payments {
+                if let Node::Table(table) = provider {
+                    resolve_file(&format!("payments.{name}"), "token", table)?;
                 }
             }
         }
@@ -215,8 +223,12 @@ fn beside(place: &Place, name: &str) -> PathBuf {
     }
 }
 
-fn resolve_url_file(section: &str, table: &mut BTreeMap<String, Node>) -> Result<(), ConfigError> {
-    let (name, place) = match table.remove("url_file") {
+fn resolve_file(
+    section: &str,
+    key: &str,
+    table: &mut BTreeMap<String, Node>,
+) -> Result<(), ConfigError> {
+    let (name, place) = match table.remove(&format!("{key}_file")) {
         None => return Ok(()),
         Some(Node::Leaf {
             value: Value::Text(name) | Value::Toml(toml::Value::String(name)),
@@ -224,7 +236,7 @@ fn resolve_url_file(section: &str, table: &mut BTreeMap<String, Node>) -> Result
         }) => (name, place),
         Some(_) => {
             return Err(ConfigError::Wrong {
-                key: format!("{section}.url_file"),
+                key: format!("{section}.{key}_file"),
                 found: "something else".into(),
                 place: None,
                 allowed: "the name of a file".into(),
@@ -236,14 +248,14 @@ fn resolve_url_file(section: &str, table: &mut BTreeMap<String, Node>) -> Result
         path: path.clone(),
         source,
     })?;
-    let url = Node::Leaf {
+    let held = Node::Leaf {
         value: Value::Text(text.trim().to_owned()),
         place: Place::File(path),
     };
-    match table.insert("url".into(), url) {
+    match table.insert(key.to_owned(), held) {
         None => Ok(()),
         Some(_) => Err(ConfigError::Both {
-            key: format!("{section}.url"),
+            key: format!("{section}.{key}"),
         }),
     }
 }

@@ -134,6 +134,35 @@ impl<'de> Deserialize<'de> for SecretUrl {
     }
 }
 
+/// A secret that is text: masked wherever it is shown.
+#[derive(Clone)]
+pub struct SecretText(SecretString);
+
+impl SecretText {
+    #[must_use]
+    pub fn secret(&self) -> SecretString {
+        self.0.clone()
+    }
+}
+
+impl fmt::Debug for SecretText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("***")
+    }
+}
+
+impl Serialize for SecretText {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str("***")
+    }
+}
+
+impl<'de> Deserialize<'de> for SecretText {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer).map(|text| Self(SecretString::from(text)))
+    }
+}
+
 /// `text` with the password of a URL in it masked, and whatever follows `?`
 /// that may be one.
 pub(super) fn mask(text: &str) -> String {

@@ -31,6 +31,8 @@ words!(
         RequestCommission = "request.commission",
         Opening = "account.opening",
         Correction = "account.correction",
+        PaymentAmount = "payment.amount",
+        PaymentFee = "payment.fee",
     }
 );
 

@@ -41,6 +41,8 @@ pub enum TransferCode {
     PayoutOut = 12,
     /// A payout that bounced after success comes back to the wallet.
     PayoutReturn = 13,
+    /// The network's own money on a wallet: equity to the wallet.
+    Funding = 14,
     /// Money that came in: the provider's nostro account to a wallet.
     TopUp = 20,
     /// Late or doubled incoming money: the provider's nostro account to suspense.
@@ -51,7 +53,7 @@ pub enum TransferCode {
 
 impl TransferCode {
     /// Every code there is, in ascending order.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Obligation,
         Self::Settlement,
         Self::Correction,
@@ -59,6 +61,7 @@ impl TransferCode {
         Self::PayoutFee,
         Self::PayoutOut,
         Self::PayoutReturn,
+        Self::Funding,
         Self::TopUp,
         Self::Suspense,
         Self::SuspenseOut,
@@ -96,6 +99,24 @@ pub mod payout_index {
     pub const SETTLE_FEE: u32 = 3;
     /// Transit to nostro; linked with both posts.
     pub const OUT: u32 = 4;
+    /// Nostro back to the wallet, for a payment that the provider sent back after it had paid.
+    pub const RETURN: u32 = 5;
+}
+
+/// Transfer indexes within one top-up intent with a fee.
+pub mod top_up_index {
+    /// Nostro to the wallet, what came in less the fee.
+    pub const CREDIT: u32 = 0;
+    /// Nostro to revenue; linked with the credit.
+    pub const FEE: u32 = 1;
+}
+
+/// Transfer indexes within one payment that came in and that no top-up waited for.
+pub mod incoming_index {
+    /// Nostro to suspense.
+    pub const SUSPENSE: u32 = 0;
+    /// Suspense to the wallet that a person has given it to.
+    pub const OUT: u32 = 1;
 }
 
 /// The id of an account: never 0, never 2^128 − 1. Printed in decimal.
@@ -385,7 +406,7 @@ mod tests {
     #[test]
     fn codes_are_fixed_for_ever() {
         let numbers = TransferCode::ALL.map(TransferCode::number);
-        assert_eq!(numbers, [1, 2, 3, 10, 11, 12, 13, 20, 21, 22]);
+        assert_eq!(numbers, [1, 2, 3, 10, 11, 12, 13, 14, 20, 21, 22]);
         for code in TransferCode::ALL {
             assert_eq!(TransferCode::from_number(code.number()), Some(code));
         }

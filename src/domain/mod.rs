@@ -23,6 +23,7 @@ pub mod money;
 pub mod obligation;
 pub mod partner;
 pub mod pause;
+pub mod payment;
 pub mod plan;
 pub mod plan_limits;
 pub mod proof;

@@ -7,11 +7,13 @@
 mod accounts;
 mod auth;
 mod brokers;
+mod callbacks;
 mod chain;
 mod domains;
 pub mod guard;
 mod health;
 pub mod idempotency;
+mod incoming;
 mod invites;
 pub mod json;
 mod layers;
@@ -23,11 +25,14 @@ pub mod paging;
 pub mod params;
 mod partners;
 mod pauses;
+mod payments;
 mod plans;
 pub mod problem;
+mod qr;
 mod rate;
 mod reconcile;
 mod requests;
+mod reviews;
 pub mod routes;
 mod sagas;
 mod serve;
@@ -36,6 +41,7 @@ mod signup;
 mod state;
 mod team;
 mod uploads;
+mod wallets;
 
 use axum::Router;
 use utoipa::OpenApi;
@@ -61,6 +67,11 @@ pub fn routes() -> Routes {
         .merge(requests::routes())
         .merge(uploads::routes())
         .merge(obligations::routes())
+        .merge(wallets::routes())
+        .merge(payments::routes())
+        .merge(reviews::routes())
+        .merge(incoming::routes())
+        .merge(callbacks::routes())
         .merge(accounts::routes())
         .merge(partners::routes())
         .merge(chain::routes())

@@ -71,6 +71,7 @@ codes! {
     PlanTooSmall = "plan_too_small", CONFLICT, "The broker has more than the plan allows";
     SignupClosed = "signup_closed", FORBIDDEN, "The network takes nobody by themselves";
     NotInvited = "not_invited", FORBIDDEN, "The invitation can't be used";
+    CallbackRefused = "callback_refused", UNAUTHORIZED, "The callback is not the provider's";
     WrongSite = "wrong_site", FORBIDDEN, "The host is another broker's own";
     PartnerKnown = "partner_known", CONFLICT, "The broker is a partner already";
     HostTaken = "host_taken", CONFLICT, "The host name is another broker's";

@@ -20,7 +20,7 @@ use futures::future::BoxFuture;
 use serde_json::Value;
 
 use crate::domain::account::{AccountRef, HousePurpose, OwnerKind};
-use crate::domain::book::AccountState;
+use crate::domain::book::{AccountState, Job, JobOutcome};
 use crate::domain::chain::Head;
 use crate::domain::ids::{AccountId, BrokerId};
 use crate::domain::money::CurrencyCode;
@@ -257,6 +257,25 @@ impl BooksService {
             .boxed()
         })
         .await
+    }
+
+    /// Applies a job of an operation that began elsewhere. A repeat gets the first outcome.
+    ///
+    /// # Errors
+    /// The book's database's.
+    pub async fn apply(
+        &self,
+        broker: BrokerId,
+        job: Job,
+        now: DateTime<Utc>,
+    ) -> Result<JobOutcome, BooksError> {
+        let mut outcomes = self
+            .write(broker, move |scope| {
+                let job = job.clone();
+                async move { book::append(&scope, std::slice::from_ref(&job), now).await }
+            })
+            .await?;
+        outcomes.pop().ok_or(BooksError::BrokenOff)
     }
 
     /// One read of one moment; asks the router again where the book has moved.

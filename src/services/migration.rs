@@ -8,7 +8,8 @@ use futures::{StreamExt as _, stream};
 
 use crate::config::{Config, SecretUrl};
 use crate::stores::migrate::{
-    Database, Kind, MigrationError, check_name, migrate, missing_in_master, registered,
+    Database, Kind, MigrationError, check_name, migrate, missing_in_master, missing_in_payments,
+    registered,
 };
 
 /// Databases that are migrated at the same time.
@@ -65,10 +66,19 @@ pub async fn migrate_all(
     Ok(reports)
 }
 
-/// The first migration that the master lacks: a process that works on it would fail in the middle
-/// of something. Nothing where the master is away, which is found out later.
+/// The first migration that the master or the payment manager's database lacks: a process that
+/// works on it would fail in the middle of something. Nothing where they are away, which is found
+/// out later.
 pub async fn missing(config: &Config) -> Option<String> {
-    missing_in_master(&config.master.url).await.ok().flatten()
+    let master = missing_in_master(&config.master.url).await.ok().flatten();
+    if let Some(missing) = master {
+        return Some(format!("the master's database lacks migration {missing}"));
+    }
+    let payments = missing_in_payments(&config.postgres.url).await;
+    let missing = payments.ok().flatten()?;
+    Some(format!(
+        "the payment manager's database lacks migration {missing}"
+    ))
 }
 
 fn database_of(url: &SecretUrl) -> Result<String, MigrationError> {

@@ -4,6 +4,7 @@
 
 pub mod alerts;
 pub mod announce;
+pub mod auditor;
 pub mod auth;
 pub mod book_files;
 pub mod books;
@@ -19,6 +20,7 @@ pub mod offboarding;
 pub mod onboarding;
 pub mod partners;
 pub mod pauses;
+pub mod payments;
 pub mod plans;
 pub mod provisioning;
 pub mod reconcile;

@@ -5,6 +5,7 @@
 //! | 1 | a completed request has exactly the effects of its terms, once; any other has none that count; its row is what its events say; nothing stands without its request |
 //! | 2 | every chain verifies from genesis to head; balances are their entries; reservations are the open promises |
 //! | 3 | claims less debts of active obligations are the broker's position in the ledger, sagas in flight counted in |
+//! | 5 | an intent, its row at the provider and its transfers in the ledger say the same; what providers' statements say that were taken in is what we say |
 //! | 7 | no database holds a row of a book that is not placed there |
 //!
 //! It runs beside the working product. What is read of several systems is not of one moment, so
@@ -13,9 +14,13 @@
 mod books;
 mod evidence;
 mod isolation;
+mod payments;
 mod positions;
 mod requests;
+mod statements;
 mod strays;
+
+pub use statements::StatementError;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,7 +35,7 @@ use crate::stores::master::audit;
 use crate::stores::master::currencies::CurrencyRegistry;
 
 /// The invariants that are checked here, by their numbers.
-pub const INVARIANTS: [u8; 4] = [1, 2, 3, 7];
+pub const INVARIANTS: [u8; 5] = [1, 2, 3, 5, 7];
 
 /// Findings that are kept of one invariant; beyond them they are only counted.
 pub const FINDINGS_MAX: usize = 1_000;
@@ -134,10 +139,23 @@ impl Reconcile {
                 1 => self.requests(progress).await?,
                 2 => self.books(progress).await?,
                 3 => self.positions(progress).await?,
+                5 => self.paid(progress).await?,
                 _ => self.isolation(progress).await?,
             });
         }
         Ok(Report { invariants })
+    }
+
+    /// Everything of payments.
+    async fn paid(
+        &self,
+        progress: &(dyn Fn(Progress) + Sync),
+    ) -> Result<InvariantReport, ReconcileError> {
+        let mut report = self.payments(progress).await?;
+        let statements = self.statements(progress).await?;
+        report.checked += statements.checked;
+        report.absorb(statements);
+        Ok(report)
     }
 
     /// Whether the network has at most so many requests and brokers: for callers that have not all

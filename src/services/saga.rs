@@ -39,6 +39,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
+use sqlx::PgPool;
 use tokio_util::task::TaskTracker;
 use tracing::Instrument;
 use uuid::Uuid;
@@ -88,6 +89,8 @@ impl Default for SagaLimits {
 pub struct Systems {
     pub master: Pool,
     pub router: Arc<Router>,
+    /// The payment manager's.
+    pub pm: PgPool,
     pub ledger: Ledger,
     pub clock: Clock,
     pub entropy: Entropy,

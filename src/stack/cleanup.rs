@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::companion::end_companion;
+use super::companion::end_companions;
 use super::control::{Control, ControlError};
 use super::description::Description;
 use super::keeper::end_leftover;
@@ -33,7 +33,7 @@ pub async fn take_down(dir: &Path, delete: bool) -> Result<bool, DownError> {
     if !dir.exists() {
         return Ok(false);
     }
-    let mut ran = end_companion(dir).await;
+    let mut ran = end_companions(dir).await;
     ran |= match Control::connect(dir) {
         Ok(control) => {
             // Waits for the servers to end: not on a thread that others need.

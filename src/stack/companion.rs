@@ -1,5 +1,5 @@
-//! The API server that a demonstration leaves running on a stack: found again by a file in the
-//! stack's folder, ended before the stack is.
+//! The API server and the payment providers' simulator that a demonstration leaves running on a
+//! stack: found again by files in the stack's folder, ended before the stack is.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -11,31 +11,56 @@ use super::process::ProcessId;
 /// Longer than a server takes to finish what is running.
 const GRACE: Duration = Duration::from_secs(25);
 
-fn file(dir: &Path) -> PathBuf {
-    dir.join("serve.pid")
+/// A program that runs on a stack and is ended with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Companion {
+    Server,
+    Providers,
 }
 
-/// Records this process as the API server of the stack in `dir`.
+impl Companion {
+    /// In the order in which they are ended.
+    const ALL: [Self; 2] = [Self::Server, Self::Providers];
+
+    fn file(self, dir: &Path) -> PathBuf {
+        dir.join(match self {
+            Self::Server => "serve.pid",
+            Self::Providers => "psp-sim.pid",
+        })
+    }
+
+    async fn end(self, dir: &Path) -> bool {
+        let file = self.file(dir);
+        let running = ProcessId::read(&file).filter(|process| process.is_alive());
+        let Some(process) = running else {
+            return false;
+        };
+        process.signal(Signal::TERM);
+        if !process.gone_within(GRACE).await {
+            process.signal(Signal::KILL);
+            process.gone_within(GRACE).await;
+        }
+        // What is left names a process that is gone, which is found out anyway.
+        drop(std::fs::remove_file(file));
+        true
+    }
+}
+
+/// Records this process as a companion of the stack in `dir`.
 ///
 /// # Errors
 /// Where the file can't be written.
-pub fn record_companion(dir: &Path) -> std::io::Result<()> {
+pub fn record_companion(dir: &Path, companion: Companion) -> std::io::Result<()> {
     let me = ProcessId::of(std::process::id())
         .ok_or_else(|| std::io::Error::other("this process is not in /proc"))?;
-    me.write(&file(dir))
+    me.write(&companion.file(dir))
 }
 
-/// Ends the API server of the stack in `dir`, if one runs; gives whether one did.
-pub async fn end_companion(dir: &Path) -> bool {
-    let Some(server) = ProcessId::read(&file(dir)).filter(|server| server.is_alive()) else {
-        return false;
-    };
-    server.signal(Signal::TERM);
-    if !server.gone_within(GRACE).await {
-        server.signal(Signal::KILL);
-        server.gone_within(GRACE).await;
+/// Ends the companions of the stack in `dir` that run; gives whether one did.
+pub async fn end_companions(dir: &Path) -> bool {
+    let mut ran = false;
+    for companion in Companion::ALL {
+        ran |= companion.end(dir).await;
     }
-    // What is left names a process that is gone, which is found out anyway.
-    drop(std::fs::remove_file(file(dir)));
-    true
+    ran
 }

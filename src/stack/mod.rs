@@ -25,7 +25,7 @@ mod tigerbeetle;
 
 pub use account::AccountError;
 pub use cleanup::{DownError, take_down};
-pub use companion::{end_companion, record_companion};
+pub use companion::{Companion, end_companions, record_companion};
 pub use control::{Control, ControlError, StackStatus};
 pub use description::{Description, ServerDescription};
 pub use detach::{DetachError, StartedBy, start_detached};

@@ -44,6 +44,12 @@ const LOCK_WAIT: u16 = 1205;
 /// A statement that the server itself cut short: `MariaDB`'s number and `MySQL`'s.
 const STATEMENT_TIME: u16 = 1969;
 const STATEMENT_TIME_OF_MYSQL: u16 = 3024;
+/// A serialisation failure, a deadlock, a lock that was not had, a statement's time.
+const BUSY_OF_POSTGRES: [&str; 4] = ["40001", "40P01", "55P03", "57014"];
+/// Connection exceptions, too many connections, shutting down or starting up, a transaction that
+/// stood still for too long, and a server that takes no writes.
+const AWAY_OF_POSTGRES: [&str; 5] = ["08", "53", "57P", "25P03", "25006"];
+
 /// No such database, and no such table.
 const ABSENT: [u16; 2] = [1049, 1146];
 /// Answers of a server that does no work now: it is shutting down or was told to end the
@@ -85,6 +91,28 @@ impl StoreError {
                 _ => Self::Database { database, source },
             },
             _ => Self::Database { database, source },
+        }
+    }
+
+    /// The same of `PostgreSQL`, whose errors have codes of five characters.
+    #[must_use]
+    pub fn from_postgres(database: &str, source: sqlx::Error) -> Self {
+        let code = source
+            .as_database_error()
+            .and_then(sqlx::error::DatabaseError::code);
+        let code = code.map(std::borrow::Cow::into_owned);
+        match code.as_deref() {
+            None => Self::from_sqlx(database, source),
+            Some(code) => {
+                let database = database.to_owned();
+                if BUSY_OF_POSTGRES.contains(&code) {
+                    Self::Busy { database, source }
+                } else if AWAY_OF_POSTGRES.iter().any(|class| code.starts_with(class)) {
+                    Self::Unavailable { database, source }
+                } else {
+                    Self::Database { database, source }
+                }
+            }
         }
     }
 

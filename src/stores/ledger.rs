@@ -8,6 +8,7 @@
 //! Concurrent calls are batched by the client; collecting them here as well was measured, at 1,
 //! 64 and 512 callers, and won nothing.
 
+mod chain;
 mod outcome;
 mod record;
 mod session;
@@ -31,8 +32,9 @@ use crate::domain::ledger::{
 };
 use crate::domain::money::CurrencyCode;
 
+pub use chain::{ChainOutcome, Leg, Movement};
 pub use outcome::{BurnOutcome, HoldOutcome, LedgerError, SettleOutcome};
-pub use record::{TransferKind, TransferRecord};
+pub use record::{AccountRecord, TransferKind, TransferRecord};
 
 use outcome::{Settle, SettleAnswer};
 use session::Sessions;
@@ -278,6 +280,15 @@ impl Ledger {
             Some(account) => record::balances(account, &account_of(spec)),
         };
         specs.iter().map(balances_of).collect()
+    }
+
+    /// An account as it stands, where there is one.
+    ///
+    /// # Errors
+    /// [`LedgerError::Unknown`] without an answer.
+    pub async fn account(&self, id: LedgerAccountId) -> Result<Option<AccountRecord>, LedgerError> {
+        let found = self.lookup_accounts(vec![id.get()]).await?;
+        found.first().map(record::account).transpose()
     }
 
     /// A transfer, where there is one.

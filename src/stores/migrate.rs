@@ -5,7 +5,7 @@
 mod postgres;
 mod survey;
 
-pub use postgres::migrate_postgres;
+pub use postgres::{migrate_postgres, missing_in_payments};
 pub use survey::{Survey, forget_number, is_system, survey};
 
 use std::time::Duration;

@@ -5,6 +5,7 @@ mod error;
 pub mod ledger;
 pub mod master;
 pub mod migrate;
+pub mod pm;
 pub mod pool;
 pub mod router;
 mod sql;

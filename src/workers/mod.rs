@@ -5,6 +5,7 @@ mod access;
 mod expiry;
 mod gauges;
 mod moves;
+mod payments;
 mod plans;
 mod sagas;
 mod sequencer;
@@ -14,7 +15,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, Notify};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
@@ -66,6 +67,7 @@ pub fn start(app: &App, config: &Config, shutdown: &CancellationToken) -> JoinSe
             async move { moves::go_on(&app, &stopping).await }
         }));
     }
+    payments::start(&mut workers, app, config, shutdown);
     workers
 }
 
@@ -114,8 +116,23 @@ enum Found {
 
 type Served = Result<Found, Box<dyn std::error::Error + Send + Sync>>;
 
-async fn turn<F, W>(name: &'static str, period: Duration, shutdown: CancellationToken, mut work: W)
+async fn turn<F, W>(name: &'static str, period: Duration, shutdown: CancellationToken, work: W)
 where
+    W: FnMut() -> F,
+    F: Future<Output = Served> + Send,
+{
+    // Nobody wakes it.
+    woken(name, period, Arc::new(Notify::new()), shutdown, work).await;
+}
+
+/// The same for work that somebody tells of; the period is for what was not told.
+async fn woken<F, W>(
+    name: &'static str,
+    period: Duration,
+    wake: Arc<Notify>,
+    shutdown: CancellationToken,
+    mut work: W,
+) where
     W: FnMut() -> F,
     F: Future<Output = Served> + Send,
 {
@@ -133,6 +150,7 @@ where
             tokio::select! {
                 () = shutdown.cancelled() => return,
                 () = tokio::time::sleep(period) => {}
+                () = wake.notified() => {}
             }
         }
     }

@@ -26,7 +26,7 @@ const BROKERS: [(&str, BrokerPlan, &str); 4] = [
     ("Gamma", BrokerPlan::Starter, "gamma"),
     ("Delta", BrokerPlan::Growth, "delta"),
 ];
-const ADMIN: &str = "admin";
+pub(super) const ADMIN: &str = "admin";
 /// Brokers on the shard, and databases on the tenants' server.
 const CAPACITY: u32 = 1_000;
 

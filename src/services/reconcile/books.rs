@@ -18,6 +18,7 @@ use crate::services::books::walk;
 use crate::stores::StoreError;
 use crate::stores::book;
 use crate::stores::master::{audit, requests};
+use crate::stores::pm::intents;
 use crate::stores::router::BookRead;
 
 impl Reconcile {
@@ -178,8 +179,16 @@ impl Reconcile {
             .filter(|(_, saga)| !saga.status.is_terminal())
             .map(|(subject, _)| subject)
             .collect();
+        let ids: Vec<Uuid> = held.iter().map(|(id, _)| *id).collect();
+        let paying = intents::many(&self.systems.pm, &ids).await?;
+        let is_payment = |id: Uuid| {
+            let mut paying = paying.iter();
+            paying.any(|intent| {
+                intent.id == id && intent.broker == broker && !intent.status.is_over()
+            })
+        };
         for ((saga_id, reserved), of) in held.iter().zip(&subjects) {
-            if busy.contains(of) {
+            if busy.contains(of) || is_payment(*saga_id) {
                 continue;
             }
             let sum: u64 = reserved.iter().map(|one| one.amount).sum();

@@ -89,11 +89,16 @@ pub struct Origin {
 }
 
 impl Origin {
-    /// Whether it is of the book's own making, not a request's.
+    /// Whether it is of the book's own making or a payment's, not a request's.
     #[must_use]
     pub fn is_of_book(&self) -> bool {
         match EntryKind::parse(&self.kind) {
-            Some(EntryKind::Opening | EntryKind::Correction) => true,
+            Some(
+                EntryKind::Opening
+                | EntryKind::Correction
+                | EntryKind::PaymentAmount
+                | EntryKind::PaymentFee,
+            ) => true,
             Some(EntryKind::RequestPrincipal | EntryKind::RequestCommission) | None => false,
         }
     }

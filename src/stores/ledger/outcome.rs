@@ -153,7 +153,7 @@ pub(super) fn account_error(id: u128, kind: CreateAccountErrorKind) -> LedgerErr
     }
 }
 
-fn transfer_error(id: u128, kind: CreateTransferErrorKind) -> LedgerError {
+pub(super) fn transfer_error(id: u128, kind: CreateTransferErrorKind) -> LedgerError {
     use CreateTransferErrorKind as K;
     let found = format!("{kind:?}");
     match kind {

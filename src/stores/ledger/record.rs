@@ -2,7 +2,7 @@
 
 use chrono::{DateTime, Utc};
 use tigerbeetle_unofficial::transfer::Flags;
-use tigerbeetle_unofficial::{Account, Transfer};
+use tigerbeetle_unofficial::{Account, Transfer, account};
 use uuid::Uuid;
 
 use super::LedgerError;
@@ -38,6 +38,49 @@ pub enum TransferKind {
     Void(TransferId),
 }
 
+/// An account as it stands in the ledger, whatever it should be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AccountRecord {
+    pub id: LedgerAccountId,
+    /// The currency's ledger number.
+    pub ledger: u32,
+    /// See [`crate::domain::ledger::AccountOwner::code`].
+    pub code: u16,
+    /// The ledger refuses what would take it below zero.
+    pub never_negative: bool,
+    /// Its balances of before are kept.
+    pub history: bool,
+    pub balances: Balances,
+    /// When it was created, by the ledger's own clock.
+    pub at: DateTime<Utc>,
+}
+
+pub(super) fn account(found: &Account) -> Result<AccountRecord, LedgerError> {
+    let id = LedgerAccountId::try_from(found.id()).map_err(|error| LedgerError::Integrity {
+        id: found.id(),
+        found: error.to_string(),
+    })?;
+    let flags = found.flags();
+    Ok(AccountRecord {
+        id,
+        ledger: found.ledger(),
+        code: found.code(),
+        never_negative: flags.contains(account::Flags::DEBITS_MUST_NOT_EXCEED_CREDITS),
+        history: flags.contains(account::Flags::HISTORY),
+        balances: sums(found),
+        at: found.timestamp().into(),
+    })
+}
+
+fn sums(found: &Account) -> Balances {
+    Balances {
+        debits_pending: found.debits_pending(),
+        debits_posted: found.debits_posted(),
+        credits_pending: found.credits_pending(),
+        credits_posted: found.credits_posted(),
+    }
+}
+
 pub(super) fn transfer(found: &Transfer) -> Result<TransferRecord, LedgerError> {
     let broken = |what: &dyn std::fmt::Display| LedgerError::Integrity {
         id: found.id(),
@@ -54,12 +97,12 @@ pub(super) fn transfer(found: &Transfer) -> Result<TransferRecord, LedgerError> 
     } else {
         TransferKind::Single
     };
-    let account = |id: u128| LedgerAccountId::try_from(id).map_err(|error| broken(&error));
+    let side = |id: u128| LedgerAccountId::try_from(id).map_err(|error| broken(&error));
     Ok(TransferRecord {
         id: TransferId::try_from(found.id()).map_err(|error| broken(&error))?,
         kind,
-        debit: account(found.debit_account_id())?,
-        credit: account(found.credit_account_id())?,
+        debit: side(found.debit_account_id())?,
+        credit: side(found.credit_account_id())?,
         amount: found.amount(),
         ledger: found.ledger(),
         code: found.code(),
@@ -81,10 +124,5 @@ pub(super) fn balances(found: &Account, expected: &Account) -> Result<Balances, 
             ),
         });
     }
-    Ok(Balances {
-        debits_pending: found.debits_pending(),
-        debits_posted: found.debits_posted(),
-        credits_pending: found.credits_pending(),
-        credits_posted: found.credits_posted(),
-    })
+    Ok(sums(found))
 }

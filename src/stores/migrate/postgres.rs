@@ -1,10 +1,10 @@
 //! The payment manager's database. `PostgreSQL` changes its schema in transactions, and sqlx's own
 //! lock works there: a file is applied whole or not at all, by one process at a time.
 
-use sqlx::ConnectOptions as _;
 use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
+use sqlx::{ConnectOptions as _, Connection as _};
 
-use super::{CONNECT_LIMIT, MigrationError};
+use super::{APPLIED, CONNECT_LIMIT, MigrationError, first_missing};
 use crate::config::SecretUrl;
 
 /// Migrates the database that `url` names, which must be there. Returns how many migrations were
@@ -28,6 +28,27 @@ pub async fn migrate_postgres(url: &SecretUrl) -> Result<usize, MigrationError> 
     let outcome = outcome.await;
     pool.close().await;
     outcome
+}
+
+/// The first migration that the payment manager's database lacks for this program.
+///
+/// # Errors
+/// When it can't be reached or read.
+pub async fn missing_in_payments(url: &SecretUrl) -> Result<Option<String>, MigrationError> {
+    let options: PgConnectOptions = url.expose().parse().map_err(MigrationError::Connect)?;
+    let options = options.disable_statement_logging();
+    let connecting = tokio::time::timeout(CONNECT_LIMIT, options.connect()).await;
+    let connected = connecting.map_err(|_| MigrationError::Connect(sqlx::Error::PoolTimedOut))?;
+    let mut connection = connected.map_err(MigrationError::Connect)?;
+    let applied = sqlx::query_scalar(APPLIED).fetch_all(&mut connection);
+    let applied: Vec<i64> = match applied.await {
+        Ok(applied) => applied,
+        // It was never migrated at all.
+        Err(sqlx::Error::Database(_)) => Vec::new(),
+        Err(error) => return Err(error.into()),
+    };
+    drop(connection.close().await);
+    Ok(first_missing(&sqlx::migrate!("migrations/pm"), &applied))
 }
 
 async fn applied(pool: &PgPool) -> Result<usize, MigrationError> {

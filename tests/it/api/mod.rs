@@ -11,6 +11,7 @@ mod metrics;
 mod moves;
 mod partners;
 mod pauses;
+mod payments;
 mod plans;
 mod reconcile;
 mod requests;

@@ -3,6 +3,7 @@
 mod admin;
 mod book_file;
 mod chain;
+mod ledger;
 mod moves;
 mod reconcile;
 
@@ -38,6 +39,7 @@ async fn started(
         .args(args)
         .env("SETTLENET_CONFIG", databases.config_file())
         .env("SETTLENET_MASTER__URL", databases.master_url().expose())
+        .env("SETTLENET_POSTGRES__URL", databases.payments_url().expose())
         .env("SETTLENET_BOOKS__DATABASE_PREFIX", &databases.prefix)
         .env_remove("SETTLENET_PASSWORD")
         .envs(env.iter().copied())

@@ -89,6 +89,18 @@ impl Child {
         Self::start(command, world, clock, failpoints)
     }
 
+    /// The real background work, with more in its environment.
+    pub fn worker_with(
+        world: &World,
+        clock: &MovedClock,
+        env: &[(&str, &str)],
+        failpoints: &str,
+    ) -> Self {
+        let mut command = Command::new(program());
+        command.arg("worker").envs(env.iter().copied());
+        Self::start(command, world, clock, failpoints)
+    }
+
     /// The real server, once it listens, and where.
     pub async fn serve(
         world: &World,
@@ -127,6 +139,10 @@ impl Child {
             .env(
                 "SETTLENET_MASTER__URL",
                 world.databases.master_url().expose(),
+            )
+            .env(
+                "SETTLENET_POSTGRES__URL",
+                world.databases.payments_url().expose(),
             )
             .env("SETTLENET_HTTP__CONFIRM_WAIT_MS", "20000")
             .env("SETTLENET_SAGA__POLL_MS", "20")
@@ -183,9 +199,18 @@ impl Child {
     }
 
     pub fn go_on(&self) {
+        self.signal(rustix::process::Signal::CONT);
+    }
+
+    /// Stops it wherever it is.
+    pub fn stand_still(&self) {
+        self.signal(rustix::process::Signal::STOP);
+    }
+
+    fn signal(&self, signal: rustix::process::Signal) {
         let pid = i32::try_from(self.process.id()).expect("a pid");
         let pid = rustix::process::Pid::from_raw(pid).expect("a pid");
-        rustix::process::kill_process(pid, rustix::process::Signal::CONT).expect("is there");
+        rustix::process::kill_process(pid, signal).expect("is there");
     }
 }
 

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use settlenet::config::{Config, SecretUrl};
 use settlenet::stack::ServerName;
 use sqlx::mysql::MySqlConnection;
+use sqlx::postgres::PgConnection;
 use sqlx::{AssertSqlSafe, Connection as _};
 use tokio::sync::OnceCell;
 
@@ -76,6 +77,21 @@ impl Databases {
         name
     }
 
+    /// Makes a payment manager's database of the test's own; else it has the stack's, which is
+    /// nobody's to write in.
+    pub async fn payments(&mut self) {
+        let url = &self.config.postgres.url;
+        let name = format!("{}pm", self.prefix);
+        let mut connection = PgConnection::connect(url.expose())
+            .await
+            .expect("PostgreSQL answers");
+        sqlx::query(AssertSqlSafe(format!("CREATE DATABASE {name}")))
+            .execute(&mut connection)
+            .await
+            .expect("a new name");
+        self.config.postgres.url = url.with_database(&name);
+    }
+
     /// A configuration whose master is this one.
     pub fn config(&self) -> Config {
         self.config.clone()
@@ -85,6 +101,11 @@ impl Databases {
     /// master's URL goes into `SETTLENET_MASTER__URL`.
     pub fn config_file(&self) -> &Path {
         &self.config_file
+    }
+
+    /// Of the payment manager's database.
+    pub fn payments_url(&self) -> &SecretUrl {
+        &self.config.postgres.url
     }
 
     pub fn master_url(&self) -> &SecretUrl {
@@ -121,6 +142,9 @@ impl Drop for Databases {
             .map(|s| s.url.expose().to_owned())
             .collect();
         let prefix = std::mem::take(&mut self.prefix);
+        let payments = format!("{prefix}pm");
+        let theirs = self.config.postgres.url.clone();
+        let own = theirs.database() == Some(payments.as_str());
         // A runtime of its own, on its own thread: the test's may be single.
         let cleaner = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread()
@@ -132,6 +156,11 @@ impl Drop for Databases {
                     let dropped = drop_where(&url, |name| name.starts_with(&prefix));
                     let _ = tokio::time::timeout(DROPPED_WITHIN, dropped).await;
                 }
+                if own {
+                    let admin = theirs.with_database("postgres");
+                    let dropped = drop_payments(admin.expose(), |name| name == payments);
+                    let _ = tokio::time::timeout(DROPPED_WITHIN, dropped).await;
+                }
             });
         });
         let _ = cleaner.join();
@@ -140,6 +169,9 @@ impl Drop for Databases {
 
 /// Drops what tests left that no longer run.
 async fn sweep(stack: &Stack) {
+    drop_payments(stack.url(ServerName::Postgres), is_abandoned)
+        .await
+        .expect("PostgreSQL answers");
     for server in [ServerName::MariadbA, ServerName::MariadbB] {
         drop_where(stack.url(server), is_abandoned)
             .await
@@ -161,6 +193,21 @@ async fn drop_where(url: &str, chosen: impl Fn(&str) -> bool) -> sqlx::Result<()
     .await?;
     for name in names.iter().filter(|name| chosen(name)) {
         sqlx::query(AssertSqlSafe(format!("DROP DATABASE IF EXISTS `{name}`")))
+            .execute(&mut connection)
+            .await?;
+    }
+    Ok(())
+}
+
+async fn drop_payments(url: &str, chosen: impl Fn(&str) -> bool) -> sqlx::Result<()> {
+    let mut connection = PgConnection::connect(url).await?;
+    let names: Vec<String> =
+        sqlx::query_scalar("SELECT datname::text FROM pg_database WHERE datname LIKE 'test\\_%'")
+            .fetch_all(&mut connection)
+            .await?;
+    for name in names.iter().filter(|name| chosen(name)) {
+        let drop = format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)");
+        sqlx::query(AssertSqlSafe(drop))
             .execute(&mut connection)
             .await?;
     }

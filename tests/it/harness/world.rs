@@ -22,7 +22,7 @@ use super::{Databases, broker_ids, ledger};
 
 pub struct World {
     pub databases: Databases,
-    pub config: Config,
+    pub config: Box<Config>,
     pub app: App,
     pub clock: Clock,
     pub currency: CurrencyCode,
@@ -66,7 +66,7 @@ impl World {
     /// In given databases, with a client of the ledger.
     pub async fn on(mut databases: Databases, client: Ledger, clock: Clock, extra: u64) -> Self {
         let tenants = [databases.tenant().await, databases.tenant().await];
-        let mut config = databases.config();
+        let mut config = Box::new(databases.config());
         config.http.confirm_wait_ms = settlenet::config::Millis(20_000);
         migrate::migrate(databases.master_url(), Kind::Master)
             .await
@@ -79,6 +79,9 @@ impl World {
                 .await
                 .expect("migrates");
         }
+        migrate::migrate_postgres(&config.postgres.url)
+            .await
+            .expect("migrates");
         let entropy = Entropy::seeded(rand::random());
         let app = App::on_ledger(&config, client, clock.clone(), entropy).expect("assembles");
         let ledger = ledger();

@@ -131,7 +131,7 @@ async fn no_acknowledged_write_is_lost_and_nothing_ends_half_when_servers_die_un
     let ledger = Ledger::connect(&ledger_config(&tuned(stack.config()))).unwrap();
     let databases = Databases::on(&stack).await;
     let world = World::on(databases, ledger.clone(), Clock::System, 0).await;
-    let config = tuned(world.config.clone());
+    let config = tuned((*world.config).clone());
     let process = || {
         let entropy = Entropy::seeded(rand::random());
         App::on_ledger(&config, ledger.clone(), Clock::System, entropy).unwrap()

@@ -1,0 +1,245 @@
+use clap::Subcommand;
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use super::pause::operator;
+use super::{Failure, Shown, no_such};
+use crate::app::App;
+use crate::cli::table::{facts, table};
+use crate::config::Config;
+use crate::domain::canonical::Hash;
+use crate::domain::ledger::AccountName;
+use crate::domain::money::{Amount, format_minor};
+use crate::runtime::{Clock, Entropy};
+use crate::services::Intention;
+use crate::services::payments::{Evidence, Intent, PaymentError, PspTx, Verdict, WalletBalance};
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Review {
+    /// List the payments that wait for a person, the oldest first
+    List {
+        /// At most so many
+        #[arg(long, default_value_t = 100)]
+        limit: u32,
+    },
+    /// Show all that is known of a payment: its history, and every call to the provider
+    Show { intent: Uuid },
+    /// Say what was found out at the provider: the money is posted or given back by that
+    Resolve {
+        intent: Uuid,
+        /// CONFIRMED: it has paid; FAILED: it has not, and will not
+        #[arg(long, value_name = "VERDICT")]
+        verdict: Verdict,
+        /// What was found out, and where
+        #[arg(long)]
+        reason: String,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Wallet {
+    /// Fund a wallet from the network's own money (system.equity), for a pilot
+    Fund {
+        /// Such as merchant.7.THB
+        wallet: AccountName,
+        /// In major units, as 100000.00
+        #[arg(long)]
+        amount: String,
+        /// The same key again moves nothing
+        #[arg(long)]
+        key: String,
+    },
+}
+
+pub(super) fn app(config: &Config) -> Result<App, Failure> {
+    Ok(App::assemble(
+        config,
+        Clock::from_env(),
+        Entropy::from_env(),
+    )?)
+}
+
+pub(super) async fn review(what: &Review, config: &Config) -> Result<Shown, Failure> {
+    let payments = app(config)?.payments;
+    match what {
+        Review::List { limit } => {
+            let found = payments.reviews(None, *limit).await.map_err(failure)?;
+            Ok(listed(&found))
+        }
+        Review::Show { intent } => {
+            let found = payments.evidence(*intent).await.map_err(failure)?;
+            Ok(shown(&found))
+        }
+        Review::Resolve {
+            intent,
+            verdict,
+            reason,
+        } => {
+            let resolved = payments
+                .resolve(*intent, *verdict, reason, &operator())
+                .await;
+            Ok(shown(&resolved.map_err(failure)?))
+        }
+    }
+}
+
+pub(super) async fn wallet(what: &Wallet, config: &Config) -> Result<Shown, Failure> {
+    let app = app(config)?;
+    let Wallet::Fund {
+        wallet,
+        amount,
+        key,
+    } = what;
+    let currency = app.currencies.get(wallet.currency()).await?;
+    let currency = currency.ok_or_else(|| no_such(format!("currency {}", wallet.currency())))?;
+    let minor = Amount::parse(amount, &currency)?;
+    let intention = Intention {
+        client: operator(),
+        key: key.clone(),
+        fingerprint: Hash::of_json(&json!({ "fund": wallet.to_string(), "amount": amount })),
+    };
+    let funded = app
+        .payments
+        .fund(wallet, minor, &intention)
+        .await
+        .map_err(failure)?;
+    Ok(funded_shown(&funded, currency.exponent))
+}
+
+pub(super) fn failure(error: PaymentError) -> Failure {
+    match error {
+        PaymentError::NoSuchIntent | PaymentError::NoSuchIncoming => no_such("payment"),
+        PaymentError::NoSuchWallet => no_such("wallet"),
+        error => error.into(),
+    }
+}
+
+fn listed(found: &[(PspTx, Option<Intent>)]) -> Shown {
+    let rows: Vec<_> = found
+        .iter()
+        .map(|(psp, intent)| {
+            let broker = intent
+                .as_ref()
+                .map_or_else(|| "-".to_owned(), |i| i.broker.to_string());
+            [
+                psp.intent.to_string(),
+                broker,
+                psp.psp.to_string(),
+                psp.last_error.clone().unwrap_or_else(|| "-".to_owned()),
+                psp.updated_at.to_rfc3339(),
+            ]
+        })
+        .collect();
+    Shown {
+        text: table(["intent", "broker", "provider", "why", "since"], &rows),
+        json: found
+            .iter()
+            .map(|(psp, intent)| {
+                json!({
+                    "intent_id": psp.intent,
+                    "broker_id": intent.as_ref().map(|intent| intent.broker),
+                    "psp": psp_view(psp),
+                })
+            })
+            .collect(),
+    }
+}
+
+fn shown(found: &Evidence) -> Shown {
+    let (intent, psp) = (&found.intent, &found.psp);
+    let or_none = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
+    let known = facts(&[
+        ("intent", intent.id.to_string()),
+        ("broker", intent.broker.to_string()),
+        ("status", intent.status.to_string()),
+        ("wallet", intent.wallet.to_string()),
+        ("amount (minor units)", intent.amount.to_string()),
+        ("fee (minor units)", intent.fee.to_string()),
+        ("provider", psp.psp.to_string()),
+        ("state", psp.state.to_string()),
+        ("why", or_none(&psp.last_error)),
+        ("lookup uid", or_none(&psp.query_rq_uid)),
+        ("payment uid", or_none(&psp.confirm_rq_uid)),
+        ("lookup", or_none(&psp.facts.lookup_ref)),
+        ("receiver", or_none(&psp.facts.receiver_name_en)),
+        ("provider's answer", or_none(&psp.facts.response_id)),
+    ]);
+    let events = found.events.iter().map(|event| {
+        let from = event.status_from.as_deref().unwrap_or("-");
+        let why = event.reason.as_deref().unwrap_or("");
+        let at = event.created_at.to_rfc3339();
+        format!("{at}  {from} -> {}  {why}", event.status_to)
+    });
+    let calls = found.calls.iter().map(|call| {
+        let answer = match (&call.error, call.http_status) {
+            (Some(error), _) => error.clone(),
+            (None, Some(status)) => status.to_string(),
+            (None, None) => "-".to_owned(),
+        };
+        let (at, operation) = (call.called_at.to_rfc3339(), &call.operation);
+        format!("{at}  {operation}  {answer}")
+    });
+    let lines: Vec<String> = std::iter::once(known).chain(events).chain(calls).collect();
+    let events = found.events.iter().map(|event| {
+        json!({
+            "status_from": event.status_from,
+            "status_to": event.status_to,
+            "reason": event.reason,
+            "payload": event.payload,
+            "at": event.created_at,
+        })
+    });
+    let calls = found.calls.iter().map(|call| {
+        json!({
+            "operation": call.operation,
+            "rq_uid": call.rq_uid,
+            "request": call.request,
+            "http_status": call.http_status,
+            "response": call.response,
+            "error": call.error,
+            "took_us": call.took_us,
+            "at": call.called_at,
+        })
+    });
+    Shown {
+        text: lines.join("\n"),
+        json: json!({
+            "intent_id": intent.id,
+            "broker_id": intent.broker,
+            "status": intent.status,
+            "psp": psp_view(psp),
+            "events": events.collect::<Value>(),
+            "calls": calls.collect::<Value>(),
+        }),
+    }
+}
+
+fn psp_view(psp: &PspTx) -> Value {
+    json!({
+        "psp_name": psp.psp,
+        "state": psp.state,
+        "query_rq_uid": psp.query_rq_uid,
+        "confirm_rq_uid": psp.confirm_rq_uid,
+        "facts": psp.facts,
+        "retry_count": psp.retry_count,
+        "last_error": psp.last_error,
+        "updated_at": psp.updated_at,
+    })
+}
+
+fn funded_shown(found: &WalletBalance, exponent: u8) -> Shown {
+    let balance = format_minor(found.balances.posted(), exponent);
+    let available = format_minor(found.available(), exponent);
+    Shown {
+        text: facts(&[
+            ("wallet", found.wallet.name.to_string()),
+            ("balance", balance.clone()),
+            ("available", available.clone()),
+        ]),
+        json: json!({
+            "wallet": found.wallet.name.to_string(),
+            "balance": balance,
+            "available": available,
+        }),
+    }
+}

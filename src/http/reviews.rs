@@ -1,0 +1,215 @@
+//! `/v1/admin/psp/reviews`: payments of which only a person can tell whether they were made.
+
+use axum::Json;
+use axum::extract::State;
+use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use uuid::Uuid;
+
+use super::guard::Allowed;
+use super::json::StrictJson;
+use super::paging::{Page, PageRequest};
+use super::params::{PathOf, QueryOf};
+use super::payments::{IntentEventView, IntentView, view};
+use super::problem::Problem;
+use super::routes::Routes;
+use super::state::AppState;
+use crate::domain::access::actions;
+use crate::domain::ids::BrokerId;
+use crate::domain::moment::Moment;
+use crate::domain::payment::outcome::Facts;
+use crate::domain::payment::{PspName, PspState};
+use crate::route;
+use crate::services::payments::{Evidence, PspCallRow, PspTx, Verdict};
+
+pub fn routes() -> Routes {
+    Routes::new()
+        .with(route!(list))
+        .with(route!(read))
+        .with(route!(resolve))
+}
+
+#[derive(Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+struct ListQuery {
+    limit: Option<u32>,
+    cursor: Option<String>,
+}
+
+#[derive(Deserialize, utoipa::ToSchema)]
+struct ResolveBody {
+    /// `CONFIRMED`: the provider has paid; `FAILED`: it has not, and will not.
+    #[schema(value_type = String, example = "CONFIRMED")]
+    verdict: Verdict,
+    /// What was found out, and where: 1 to 500 characters.
+    #[schema(example = "Their statement of 5 May has it, line 118.")]
+    reason: String,
+}
+
+#[derive(Serialize, utoipa::ToSchema)]
+struct PspView {
+    #[schema(value_type = String)]
+    psp_name: PspName,
+    #[schema(value_type = String)]
+    state: PspState,
+    /// What the lookup and the payment are known by at the provider.
+    #[schema(required)]
+    query_rq_uid: Option<String>,
+    #[schema(required)]
+    confirm_rq_uid: Option<String>,
+    /// What the provider has told.
+    #[schema(value_type = Value)]
+    facts: Facts,
+    retry_count: i32,
+    #[schema(required)]
+    last_error: Option<String>,
+    created_at: DateTime<Utc>,
+    updated_at: DateTime<Utc>,
+}
+
+#[derive(Serialize, utoipa::ToSchema)]
+struct ReviewView {
+    intent_id: Uuid,
+    #[schema(required)]
+    broker_id: Option<BrokerId>,
+    #[schema(required)]
+    intent: Option<IntentView>,
+    psp: PspView,
+}
+
+#[derive(Serialize, utoipa::ToSchema)]
+struct CallView {
+    operation: String,
+    #[schema(required)]
+    rq_uid: Option<String>,
+    #[schema(value_type = Value)]
+    request: Value,
+    #[schema(required)]
+    http_status: Option<i32>,
+    #[schema(required, value_type = Option<Value>)]
+    response: Option<Value>,
+    #[schema(required)]
+    error: Option<String>,
+    took_us: i64,
+    at: DateTime<Utc>,
+}
+
+#[derive(Serialize, utoipa::ToSchema)]
+struct EvidenceView {
+    broker_id: BrokerId,
+    intent: IntentView,
+    psp: PspView,
+    events: Vec<IntentEventView>,
+    /// Every call to the provider and its answer, secrets masked.
+    calls: Vec<CallView>,
+}
+
+/// List the payments that wait for a person, the oldest first.
+#[utoipa::path(get, path = "/v1/admin/psp/reviews", tag = "admin", operation_id = "admin_review_list",
+    params(ListQuery), responses((status = 200, body = Page<ReviewView>)))]
+async fn list(
+    _me: Allowed<actions::AdminReviewList>,
+    State(state): State<AppState>,
+    QueryOf(query): QueryOf<ListQuery>,
+) -> Result<Json<Page<ReviewView>>, Problem> {
+    let page =
+        PageRequest::<(Moment, Uuid)>::read("reviews", query.limit, query.cursor.as_deref())?;
+    let after = page.after.map(|(at, id)| (at.at(), id));
+    let found = state.app.payments.reviews(after, page.fetch()).await?;
+    let page = page.page_asking(
+        found,
+        |(psp, _)| (psp.created_at.into(), psp.id),
+        async |(psp, intent)| {
+            let broker_id = intent.as_ref().map(|intent| intent.broker);
+            let shown = match intent {
+                Some(intent) => Some(view(&state, intent).await?),
+                None => None,
+            };
+            let intent_id = psp.intent;
+            Ok(ReviewView {
+                intent_id,
+                broker_id,
+                intent: shown,
+                psp: psp.into(),
+            })
+        },
+    );
+    Ok(Json(page.await?))
+}
+
+/// Read all that is known of a payment: its history, its row at the provider, every call made.
+#[utoipa::path(get, path = "/v1/admin/psp/reviews/{id}", tag = "admin",
+    operation_id = "admin_review_read", params(("id" = String, Path)),
+    responses((status = 200, body = EvidenceView)))]
+async fn read(
+    _me: Allowed<actions::AdminReviewRead>,
+    State(state): State<AppState>,
+    PathOf(id): PathOf<Uuid>,
+) -> Result<Json<EvidenceView>, Problem> {
+    let found = state.app.payments.evidence(id).await?;
+    Ok(Json(evidence(&state, found).await?))
+}
+
+/// Say what was found out at the provider: the money is posted or given back by that.
+///
+/// The same verdict again changes nothing.
+#[utoipa::path(post, path = "/v1/admin/psp/reviews/{id}/resolve", tag = "admin",
+    operation_id = "admin_review_resolve", params(("id" = String, Path)),
+    request_body = ResolveBody, responses((status = 200, body = EvidenceView)))]
+async fn resolve(
+    me: Allowed<actions::AdminReviewResolve>,
+    State(state): State<AppState>,
+    PathOf(id): PathOf<Uuid>,
+    StrictJson(body): StrictJson<ResolveBody>,
+) -> Result<Json<EvidenceView>, Problem> {
+    let payments = &state.app.payments;
+    let by = me.principal.sub();
+    let resolved = payments.resolve(id, body.verdict, &body.reason, by).await?;
+    Ok(Json(evidence(&state, resolved).await?))
+}
+
+async fn evidence(state: &AppState, found: Evidence) -> Result<EvidenceView, Problem> {
+    Ok(EvidenceView {
+        broker_id: found.intent.broker,
+        intent: view(state, found.intent).await?,
+        psp: found.psp.into(),
+        events: found
+            .events
+            .into_iter()
+            .map(IntentEventView::from)
+            .collect(),
+        calls: found.calls.into_iter().map(CallView::from).collect(),
+    })
+}
+
+impl From<PspTx> for PspView {
+    fn from(psp: PspTx) -> Self {
+        Self {
+            psp_name: psp.psp,
+            state: psp.state,
+            query_rq_uid: psp.query_rq_uid,
+            confirm_rq_uid: psp.confirm_rq_uid,
+            facts: psp.facts,
+            retry_count: psp.retry_count,
+            last_error: psp.last_error,
+            created_at: psp.created_at,
+            updated_at: psp.updated_at,
+        }
+    }
+}
+
+impl From<PspCallRow> for CallView {
+    fn from(call: PspCallRow) -> Self {
+        Self {
+            operation: call.operation,
+            rq_uid: call.rq_uid,
+            request: call.request,
+            http_status: call.http_status,
+            response: call.response,
+            error: call.error,
+            took_us: call.took_us,
+            at: call.called_at,
+        }
+    }
+}

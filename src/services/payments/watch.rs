@@ -1,0 +1,106 @@
+//! Payments that were made and come back: a provider may send the money back weeks after it had
+//! sent it out.
+//!
+//! Whatever a provider may send back is asked about for as long as it may, at ever longer
+//! intervals. That it came back is written down once, with what the ledger and the book are to be
+//! told; what is confirmed is never changed, new transfers correct it.
+
+use chrono::TimeDelta;
+use serde_json::json;
+
+use super::turns::PspEngine;
+use super::{Inner, PaymentError};
+use crate::domain::payment::{IntentStatus, OutboxAction, PspName, PspState};
+use crate::runtime::failpoint;
+use crate::stores::StoreError;
+use crate::stores::pm::events::{self, NewIntentEvent};
+use crate::stores::pm::intents::Intent;
+use crate::stores::pm::watch::{self, Watched};
+use crate::stores::pm::{self, PmTx, intents, outbox, queue};
+
+/// The shortest and the longest wait between two questions about one payment, in seconds.
+const BETWEEN: (f64, f64) = (300.0, 21_600.0);
+
+impl PspEngine {
+    /// Asks a provider about payments that it may send back; gives how many it was asked about.
+    ///
+    /// # Errors
+    /// The database's. What could not be asked is asked again in its turn.
+    pub async fn watch(&self, psp: PspName, limit: u32) -> Result<usize, PaymentError> {
+        let inner = &self.0;
+        let now = inner.clock.now();
+        let due = watch::due(&inner.pm, psp, BETWEEN, limit, now).await?;
+        for one in &due {
+            self.look_at(psp, one).await?;
+        }
+        watch::end_old(&inner.pm, psp, limit, now).await?;
+        Ok(due.len())
+    }
+
+    async fn look_at(&self, psp: PspName, watched: &Watched) -> Result<(), PaymentError> {
+        let inner = &self.0;
+        let Some(driver) = inner.providers.get(psp) else {
+            return Ok(());
+        };
+        let id = watched.intent_id;
+        let row = queue::of(&inner.pm, id).await?;
+        let Some(row) = row.filter(|row| row.state == PspState::Confirmed) else {
+            return self.forget(watched).await;
+        };
+        let answer = driver.sent_back(&row.facts).await;
+        self.keep(&row, &answer.calls).await?;
+        if !answer.is {
+            return Ok(());
+        }
+        let intent = intents::get(&inner.pm, id).await?;
+        let intent = intent.ok_or(PaymentError::NoSuchIntent)?;
+        if intent.status != IntentStatus::Completed {
+            // The ledger has not been told that it was paid. It is asked again.
+            return Ok(());
+        }
+        let now = inner.clock.now();
+        let mut tx = pm::begin(&inner.pm).await?;
+        watch::end(&mut tx, id).await?;
+        let event = inner.entropy.uuid(now);
+        if outbox::insert(&mut tx, event, id, OutboxAction::Return, now).await? {
+            let line = NewIntentEvent {
+                intent: id,
+                from: Some(intent.status),
+                to: intent.status,
+                reason: Some("sent_back"),
+                payload: json!({ "psp": { "name": psp, "response_id": row.facts.response_id } }),
+            };
+            events::insert(&mut tx, &line, now).await?;
+        }
+        failpoint::at("watch.told.before");
+        pm::commit(tx).await?;
+        inner.wake.up();
+        Ok(())
+    }
+
+    async fn forget(&self, watched: &Watched) -> Result<(), PaymentError> {
+        let mut tx = pm::begin(&self.0.pm).await?;
+        watch::end(&mut tx, watched.intent_id).await?;
+        Ok(pm::commit(tx).await?)
+    }
+}
+
+impl Inner {
+    /// Has a payment that was made watched, where its provider sends any back.
+    pub(super) async fn have_watched(
+        &self,
+        tx: &mut PmTx,
+        intent: &Intent,
+    ) -> Result<(), StoreError> {
+        let psp = intent.channel;
+        let within = self
+            .providers
+            .get(psp)
+            .and_then(|driver| driver.sends_back_within());
+        let Some(within) = within.and_then(|within| TimeDelta::from_std(within).ok()) else {
+            return Ok(());
+        };
+        let now = self.clock.now();
+        watch::insert(tx, intent.id, psp, now + within, now).await
+    }
+}

@@ -1,0 +1,373 @@
+//! `pm.psp_incoming` and `pm.psp_callback`: payments that have come in, each once, and every word of
+//! a provider about them.
+
+use chrono::{DateTime, TimeDelta, Utc};
+use sqlx::{FromRow, PgPool};
+use uuid::Uuid;
+
+use super::{PmTx, failed, kept};
+use crate::domain::ledger::AccountName;
+use crate::domain::money::CurrencyCode;
+use crate::domain::payment::incoming::{CallbackVerdict, IncomingStatus};
+use crate::domain::payment::{PspName, PspState};
+use crate::stores::StoreError;
+use crate::stores::error::corrupt;
+
+/// A payment that has come in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Incoming {
+    pub id: Uuid,
+    pub psp: PspName,
+    /// The provider's name for it.
+    pub payment_id: String,
+    /// What the payer was given to name: the top-up's uuid, where it is one of ours.
+    pub reference: String,
+    pub intent: Option<Uuid>,
+    pub currency: CurrencyCode,
+    /// The currency's ledger number.
+    pub ledger: u32,
+    /// Minor units.
+    pub amount: u64,
+    pub paid_at: DateTime<Utc>,
+    pub status: IncomingStatus,
+    /// Whom a person has given it to.
+    pub wallet: Option<AccountName>,
+    pub reason: Option<String>,
+    pub resolved_by: Option<String>,
+    /// How often it was told of.
+    pub deliveries: u32,
+    pub received_at: DateTime<Utc>,
+    pub updated_at: DateTime<Utc>,
+}
+
+macro_rules! columns {
+    () => {
+        "p.id, p.psp_name, p.payment_id, p.reference, p.intent_id, p.currency_code, p.ledger, \
+         p.amount, p.paid_at, p.status, p.wallet, p.reason, p.resolved_by, p.deliveries, \
+         p.received_at, p.updated_at"
+    };
+}
+
+#[derive(FromRow)]
+struct Row {
+    id: Uuid,
+    psp_name: String,
+    payment_id: String,
+    reference: String,
+    intent_id: Option<Uuid>,
+    currency_code: String,
+    ledger: i32,
+    amount: i64,
+    paid_at: DateTime<Utc>,
+    status: String,
+    wallet: Option<String>,
+    reason: Option<String>,
+    resolved_by: Option<String>,
+    deliveries: i32,
+    received_at: DateTime<Utc>,
+    updated_at: DateTime<Utc>,
+}
+
+impl Row {
+    fn read(self) -> Result<Incoming, StoreError> {
+        let bad = |column: &str| corrupt("psp_incoming", format!("{}: {column}", self.id));
+        let wallet = self.wallet.as_deref().map(str::parse);
+        Ok(Incoming {
+            id: self.id,
+            psp: PspName::parse(&self.psp_name).ok_or_else(|| bad("psp_name"))?,
+            intent: self.intent_id,
+            currency: self
+                .currency_code
+                .parse()
+                .map_err(|_| bad("currency_code"))?,
+            ledger: self.ledger.try_into().map_err(|_| bad("ledger"))?,
+            amount: self.amount.try_into().map_err(|_| bad("amount"))?,
+            status: IncomingStatus::parse(&self.status).ok_or_else(|| bad("status"))?,
+            wallet: wallet.transpose().map_err(|_| bad("wallet"))?,
+            deliveries: self.deliveries.unsigned_abs(),
+            payment_id: self.payment_id,
+            reference: self.reference,
+            paid_at: self.paid_at,
+            reason: self.reason,
+            resolved_by: self.resolved_by,
+            received_at: self.received_at,
+            updated_at: self.updated_at,
+        })
+    }
+}
+
+/// A provider's word, as it is kept.
+#[derive(Clone, Debug)]
+pub struct CallbackRow<'a> {
+    pub id: Uuid,
+    pub psp: PspName,
+    pub verdict: CallbackVerdict,
+    pub payment_id: Option<&'a str>,
+    pub reference: Option<&'a str>,
+    pub why: Option<&'a str>,
+    pub body: &'a str,
+}
+
+/// Keeps a provider's word.
+///
+/// # Errors
+/// The database's.
+pub async fn keep_word(
+    tx: &mut PmTx,
+    word: &CallbackRow<'_>,
+    now: DateTime<Utc>,
+) -> Result<(), StoreError> {
+    sqlx::query(
+        "INSERT INTO pm.psp_callback (id, psp_name, verdict, payment_id, reference, why, body,
+             received_at)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8)",
+    )
+    .bind(word.id)
+    .bind(word.psp.as_str())
+    .bind(word.verdict.as_str())
+    .bind(word.payment_id)
+    .bind(word.reference)
+    .bind(word.why)
+    .bind(word.body)
+    .bind(now)
+    .execute(&mut **tx)
+    .await
+    .map_err(failed)?;
+    Ok(())
+}
+
+/// Writes a payment down, or counts that it was told of once more; gives what is written down.
+///
+/// # Errors
+/// The database's, or a row that can't be read.
+pub async fn put(tx: &mut PmTx, incoming: &Incoming) -> Result<Incoming, StoreError> {
+    let row: Row = sqlx::query_as(concat!(
+        "INSERT INTO pm.psp_incoming AS p (id, psp_name, payment_id, reference, intent_id,
+             currency_code, ledger, amount, paid_at, status, received_at, updated_at)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $11)
+         ON CONFLICT (psp_name, payment_id) DO UPDATE SET deliveries = p.deliveries + 1
+         RETURNING ",
+        columns!()
+    ))
+    .bind(incoming.id)
+    .bind(incoming.psp.as_str())
+    .bind(&incoming.payment_id)
+    .bind(&incoming.reference)
+    .bind(incoming.intent)
+    .bind(incoming.currency.as_str())
+    .bind(i32::try_from(incoming.ledger).unwrap_or(i32::MAX))
+    .bind(kept(incoming.amount))
+    .bind(incoming.paid_at)
+    .bind(incoming.status.as_str())
+    .bind(incoming.received_at)
+    .fetch_one(&mut **tx)
+    .await
+    .map_err(failed)?;
+    row.read()
+}
+
+/// What a top-up's row at the provider says beside a payment for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ended {
+    pub incoming: Incoming,
+    pub state: PspState,
+    /// The payment that the row was confirmed by.
+    pub by: Option<String>,
+    /// The top-up's amount, in minor units.
+    pub wanted: u64,
+}
+
+/// Payments that wait for nothing but us: their row has ended, the oldest first.
+///
+/// # Errors
+/// The database's, or a row that can't be read.
+pub async fn ended(pm: &PgPool, limit: u32) -> Result<Vec<Ended>, StoreError> {
+    #[derive(FromRow)]
+    struct EndedRow {
+        #[sqlx(flatten)]
+        row: Row,
+        state: String,
+        response_id: Option<String>,
+        wanted: i64,
+    }
+    let rows: Vec<EndedRow> = sqlx::query_as(concat!(
+        "SELECT ",
+        columns!(),
+        ", t.state, t.response_id, i.amount AS wanted
+         FROM pm.psp_incoming p
+         JOIN pm.psp_tx_map t ON t.intent_id = p.intent_id
+         JOIN pm.intent i ON i.id = p.intent_id
+         WHERE p.status = 'waiting' AND t.state IN ('CONFIRMED', 'FAILED')
+         ORDER BY p.received_at, p.id LIMIT $1"
+    ))
+    .bind(i64::from(limit))
+    .fetch_all(pm)
+    .await
+    .map_err(failed)?;
+    let read = |found: EndedRow| {
+        let bad = || corrupt("psp_tx_map", format!("{:?}: state", found.row.intent_id));
+        Ok(Ended {
+            state: PspState::parse(&found.state).ok_or_else(bad)?,
+            wanted: found.wanted.unsigned_abs(),
+            by: found.response_id,
+            incoming: found.row.read()?,
+        })
+    };
+    rows.into_iter().map(read).collect()
+}
+
+/// Payments that a person has given to somebody who hasn't got them yet.
+///
+/// # Errors
+/// The database's, or a row that can't be read.
+pub async fn given(pm: &PgPool, limit: u32) -> Result<Vec<Incoming>, StoreError> {
+    let rows: Vec<Row> = sqlx::query_as(concat!(
+        "SELECT ",
+        columns!(),
+        " FROM pm.psp_incoming p
+         WHERE p.status IN ('waiting', 'suspense', 'unknown') AND p.wallet IS NOT NULL
+         ORDER BY p.received_at, p.id LIMIT $1"
+    ))
+    .bind(i64::from(limit))
+    .fetch_all(pm)
+    .await
+    .map_err(failed)?;
+    rows.into_iter().map(Row::read).collect()
+}
+
+/// Has the provider asked at once about what it says was paid; gives how many rows that are. What
+/// was told of long ago is asked about in its turn.
+///
+/// # Errors
+/// The database's.
+pub async fn hasten(
+    pm: &PgPool,
+    every: TimeDelta,
+    at_most: TimeDelta,
+    now: DateTime<Utc>,
+) -> Result<u64, StoreError> {
+    let done = sqlx::query(
+        "UPDATE pm.psp_tx_map t SET retry_count = 0
+         FROM pm.psp_incoming p
+         WHERE p.status = 'waiting' AND p.received_at > $1 AND t.intent_id = p.intent_id
+           AND t.state IN ('NEW', 'QUERY_PENDING', 'QUERIED', 'CONFIRM_PENDING', 'INQUIRING')
+           AND t.leased_at IS NULL AND t.retry_count > 0 AND t.updated_at <= $2",
+    )
+    .bind(now - at_most)
+    .bind(now - every)
+    .execute(pm)
+    .await
+    .map_err(failed)?;
+    Ok(done.rows_affected())
+}
+
+/// Says by which payment a row was confirmed, where nobody has said yet; gives by which it was.
+///
+/// # Errors
+/// The database's.
+pub async fn claim(pm: &PgPool, incoming: &Incoming) -> Result<Option<String>, StoreError> {
+    sqlx::query_scalar(
+        "UPDATE pm.psp_tx_map SET response_id = COALESCE(response_id, $1)
+         WHERE intent_id = $2 AND state = 'CONFIRMED' RETURNING response_id",
+    )
+    .bind(&incoming.payment_id)
+    .bind(incoming.intent)
+    .fetch_optional(pm)
+    .await
+    .map(Option::flatten)
+    .map_err(failed)
+}
+
+/// Brings a payment from one status to the next; gives whether it was in the first.
+///
+/// # Errors
+/// The database's.
+pub async fn set_status(
+    pm: &PgPool,
+    id: Uuid,
+    from: IncomingStatus,
+    to: IncomingStatus,
+    now: DateTime<Utc>,
+) -> Result<bool, StoreError> {
+    let done = sqlx::query(
+        "UPDATE pm.psp_incoming SET status = $1, updated_at = $2 WHERE id = $3 AND status = $4",
+    )
+    .bind(to.as_str())
+    .bind(now)
+    .bind(id)
+    .bind(from.as_str())
+    .execute(pm)
+    .await
+    .map_err(failed)?;
+    Ok(done.rows_affected() == 1)
+}
+
+/// Writes down whom a person gives a payment to, before it moves; gives whether it is so.
+///
+/// # Errors
+/// The database's.
+pub async fn give(
+    pm: &PgPool,
+    id: Uuid,
+    wallet: &AccountName,
+    reason: &str,
+    by: &str,
+    now: DateTime<Utc>,
+) -> Result<bool, StoreError> {
+    let done = sqlx::query(
+        "UPDATE pm.psp_incoming
+         SET wallet = $1, reason = COALESCE(reason, $2), resolved_by = COALESCE(resolved_by, $3),
+             updated_at = $4
+         WHERE id = $5 AND status IN ('suspense', 'unknown') AND (wallet IS NULL OR wallet = $1)",
+    )
+    .bind(wallet.to_string())
+    .bind(reason)
+    .bind(by)
+    .bind(now)
+    .bind(id)
+    .execute(pm)
+    .await
+    .map_err(failed)?;
+    Ok(done.rows_affected() == 1)
+}
+
+/// # Errors
+/// The database's, or a row that can't be read.
+pub async fn get(pm: &PgPool, id: Uuid) -> Result<Option<Incoming>, StoreError> {
+    let row: Option<Row> = sqlx::query_as(concat!(
+        "SELECT ",
+        columns!(),
+        " FROM pm.psp_incoming p WHERE p.id = $1"
+    ))
+    .bind(id)
+    .fetch_optional(pm)
+    .await
+    .map_err(failed)?;
+    row.map(Row::read).transpose()
+}
+
+/// Payments that nobody has yet, the oldest first; `after` is the last of the page before.
+///
+/// # Errors
+/// The database's, or a row that can't be read.
+pub async fn open(
+    pm: &PgPool,
+    after: Option<(DateTime<Utc>, Uuid)>,
+    limit: u32,
+) -> Result<Vec<Incoming>, StoreError> {
+    let (at, id) = after.unwrap_or((DateTime::UNIX_EPOCH, Uuid::nil()));
+    let rows: Vec<Row> = sqlx::query_as(concat!(
+        "SELECT ",
+        columns!(),
+        " FROM pm.psp_incoming p
+         WHERE p.status IN ('waiting', 'suspense', 'unknown') AND (p.received_at, p.id) > ($1, $2)
+         ORDER BY p.received_at, p.id LIMIT $3"
+    ))
+    .bind(at)
+    .bind(id)
+    .bind(i64::from(limit))
+    .fetch_all(pm)
+    .await
+    .map_err(failed)?;
+    rows.into_iter().map(Row::read).collect()
+}
