@@ -5,6 +5,7 @@ mod floors;
 mod load;
 mod moving;
 mod network;
+mod payments;
 mod report;
 mod settlement;
 mod stage;
@@ -18,14 +19,14 @@ use super::Failure;
 use crate::config::Config;
 use crate::stack::start_detached;
 
-/// Measure how fast it settles and moves books, and what idle brokers cost
+/// Measure how fast it settles, moves books and works off payments, and what idle brokers cost
 ///
 /// Starts a stack of its own, measures, prints a table and writes a JSON list of
 /// {group, name, value, unit, floor, floor_value, ratio, target}: ratio is value over floor_value.
 /// Figures, never a pass or fail. Use a release build and an otherwise idle machine.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// One group only: settlement, move or tenancy
+    /// One group only: settlement, payments, move or tenancy
     #[arg(long, value_name = "GROUP", env = "ONLY")]
     only: Option<String>,
     /// A short run, for a look
@@ -39,7 +40,7 @@ pub(super) struct Args {
     dir: PathBuf,
 }
 
-const GROUPS: [&str; 3] = ["settlement", "move", "tenancy"];
+const GROUPS: [&str; 4] = ["settlement", "payments", "move", "tenancy"];
 
 /// The stack ends by itself that long after the run.
 const LINGER: Duration = Duration::from_secs(5);
@@ -66,6 +67,7 @@ pub(super) async fn run(args: Args) -> Result<ExitCode, Failure> {
         .filter(|group| only.is_none_or(|only| only == **group))
     {
         figures.extend(match *group {
+            "payments" => Box::pin(payments::measure(&config, args.quick)).await?,
             "move" => Box::pin(moving::measure(&config, args.quick)).await?,
             "tenancy" => {
                 Box::pin(tenancy::measure(&config, &description.config, args.quick)).await?

@@ -87,6 +87,16 @@ words!(
     }
 );
 
+/// Steps of an intent in a broker's book.
+pub mod book_step {
+    /// Amount and fee are reserved; undone where it is not paid.
+    pub const RESERVE: u16 = 1;
+    /// They are booked.
+    pub const BOOK: u16 = 2;
+    /// The amount is booked back.
+    pub const RETURN: u16 = 3;
+}
+
 /// What happens to an intent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum IntentEvent {

@@ -19,6 +19,12 @@ pub struct Audited {
 }
 
 impl Auditor {
+    /// With a client that the process has already.
+    #[must_use]
+    pub const fn new(ledger: Ledger) -> Self {
+        Self(ledger)
+    }
+
     /// # Errors
     /// The client not starting.
     pub fn connect(config: &LedgerConfig) -> Result<Self, LedgerError> {

@@ -64,7 +64,7 @@ use crate::stores::ledger::{Ledger, LedgerError};
 use crate::stores::master::currencies::CurrencyRegistry;
 use crate::stores::pm::outbox::OutboxLeases;
 use crate::stores::pm::queue::Leases;
-use crate::stores::pm::{events, intents};
+use crate::stores::pm::{events, intents, queue};
 use crate::stores::pool::Pool;
 
 /// Why a payment was not begun or changed. Nothing is half done.
@@ -188,6 +188,16 @@ pub struct IntentHistory {
     pub events: Vec<IntentEventRow>,
 }
 
+/// What is under way.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Backlog {
+    /// Rows by provider and state, of those states that are not over; none where there are none.
+    pub queue: Vec<(String, String, i64)>,
+    /// What the ledger and books are yet to be told.
+    pub actions: i64,
+    pub oldest_action: Option<DateTime<Utc>>,
+}
+
 /// What payments need.
 pub struct PaymentParts {
     pub pm: PgPool,
@@ -271,6 +281,19 @@ impl PaymentService {
         let intent = intent.ok_or(PaymentError::NoSuchIntent)?;
         let events = events::of(&self.0.pm, id).await?;
         Ok(IntentHistory { intent, events })
+    }
+
+    /// What is under way, for who watches it.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn backlog(&self) -> Result<Backlog, PaymentError> {
+        let (actions, oldest_action) = crate::stores::pm::outbox::backlog(&self.0.pm).await?;
+        Ok(Backlog {
+            queue: queue::counts(&self.0.pm).await?,
+            actions,
+            oldest_action,
+        })
     }
 
     /// A broker's intents, newest first; `after` is the last of the page before.

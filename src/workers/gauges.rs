@@ -6,7 +6,9 @@ use futures::future::join_all;
 use super::{Found, Served};
 use crate::app::App;
 use crate::domain::broker_move::MoveState;
+use crate::domain::payment::{PspName, PspState};
 use crate::domain::saga::SagaStatus;
+use crate::services::payments::PaymentError;
 
 /// How long a server has to answer a connection.
 const ANSWER_WITHIN: Duration = Duration::from_secs(2);
@@ -48,6 +50,7 @@ impl Gauges {
             age.to_std().unwrap_or_default().as_secs_f64()
         });
         metrics::gauge!("settlenet_outbox_oldest_seconds").set(age);
+        measure_payments(app).await?;
         Ok(Found::Idle)
     }
 
@@ -67,6 +70,31 @@ impl Gauges {
             show(&server, &database, 0, 0);
         }
     }
+}
+
+async fn measure_payments(app: &App) -> Result<(), PaymentError> {
+    let backlog = app.payments.backlog().await?;
+    let of = |psp: &str, state: &str| {
+        let mut rows = backlog.queue.iter();
+        let found = rows.find(|(name, of, _)| name == psp && of == state);
+        found.map_or(0, |(_, _, count)| count.unsigned_abs())
+    };
+    for psp in PspName::ALL {
+        let open = |state: &&PspState| !matches!(state, PspState::Confirmed | PspState::Failed);
+        for state in PspState::ALL.iter().filter(open) {
+            let (psp, state) = (psp.as_str(), state.as_str());
+            let count = float(of(psp, state));
+            metrics::gauge!("settlenet_psp_queue", "psp" => psp, "state" => state).set(count);
+        }
+    }
+    let count = float(backlog.actions.unsigned_abs());
+    metrics::gauge!("settlenet_payment_actions").set(count);
+    let age = backlog.oldest_action.map_or(0.0, |at| {
+        let age = app.systems.clock.now() - at;
+        age.to_std().unwrap_or_default().as_secs_f64()
+    });
+    metrics::gauge!("settlenet_payment_actions_oldest_seconds").set(age);
+    Ok(())
 }
 
 /// Asks all servers at the same time, and none for long: one that stands still must not keep the

@@ -157,7 +157,9 @@ async fn a_sound_network_has_no_breaks() {
     let report = report(&world).await;
     for one in &report.invariants {
         assert_eq!((&one.breaks, &one.unchecked), (&vec![], &vec![]));
-        assert!(one.checked > 0, "invariant {}", one.invariant);
+        // It has paid nobody through a provider.
+        let has_any = one.invariant != 5;
+        assert_eq!(one.checked > 0, has_any, "invariant {}", one.invariant);
     }
     assert!(report.is_clean());
     let numbers: Vec<u8> = report.invariants.iter().map(|one| one.invariant).collect();
@@ -485,7 +487,7 @@ async fn rows_in_another_brokers_database_are_found() {
     run(&shard, fence).await;
     let all = report(&world).await;
     assert!(
-        all.invariants[3].breaks[0]
+        all.invariants[4].breaks[0]
             .what
             .contains("book_fence has no row")
     );

@@ -56,6 +56,21 @@ where
 }
 
 impl Timed {
+    /// Of times that were measured elsewhere, one after the other.
+    pub(super) fn of(mut latencies: Vec<Duration>) -> Self {
+        latencies.sort_unstable();
+        let sum: Duration = latencies.iter().sum();
+        #[expect(
+            clippy::cast_precision_loss,
+            reason = "counts of a benchmark are far below 2^52"
+        )]
+        let per_second = latencies.len() as f64 / sum.as_secs_f64();
+        Self {
+            per_second,
+            latencies,
+        }
+    }
+
     pub(super) fn rate(&self, name: &str, at_once: usize) -> Figure {
         Figure::floor(format!("{name} ×{at_once}"), self.per_second, "/s")
     }

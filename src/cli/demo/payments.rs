@@ -12,7 +12,7 @@ use super::say;
 use crate::app::App;
 use crate::domain::ledger::{AccountName, AccountOwner, NamePart};
 use crate::domain::money::{CurrencyCode, format_minor};
-use crate::stores::ledger::AccountSpec;
+use crate::services::auditor::Auditor;
 
 /// How long a payment may take.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -134,17 +134,13 @@ async fn show_nostro(app: &App, provider: &str) -> anyhow::Result<()> {
     let baht = baht.context("the registry has baht")?;
     let owner = AccountOwner::Nostro(NamePart::new(provider)?);
     let name = AccountName::new(owner, code);
-    let spec = AccountSpec {
-        name: name.clone(),
-        ledger: baht.ledger,
-    };
-    let balances = app.systems.ledger.balances(&[spec]).await?;
-    for balances in balances {
-        let out = i128::try_from(balances.credits_posted)?;
-        say(&format!(
-            "the ledger: {} THB have left through {name}, in all",
-            format_minor(out, baht.exponent)
-        ));
-    }
+    let auditor = Auditor::new(app.systems.ledger.clone());
+    let found = auditor.account(&name).await?;
+    let found = found.context("money has left through it")?;
+    let out = i128::try_from(found.account.balances.credits_posted)?;
+    say(&format!(
+        "the ledger: {} THB have left through {name}, in all",
+        format_minor(out, baht.exponent)
+    ));
     Ok(())
 }

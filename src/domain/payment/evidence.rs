@@ -11,6 +11,25 @@ pub enum Transfer {
     Moved,
 }
 
+/// What a broker's book has of an intent that is booked there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct InBook {
+    pub reservation: Reservation,
+    pub booked: bool,
+    pub booked_back: bool,
+}
+
+/// What has become of the reservation of an intent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Reservation {
+    #[default]
+    None,
+    /// It was made, and stands or was used by the booking.
+    Made,
+    /// It was made and given up.
+    Released,
+}
+
 /// What is known of one intent, as of one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Standing {
@@ -20,6 +39,8 @@ pub struct Standing {
     pub psp: Option<PspState>,
     /// What the ledger is yet to be told.
     pub pending: Vec<OutboxAction>,
+    /// Where it names an account in a book.
+    pub book: Option<InBook>,
     /// By index, from 0.
     pub transfers: [Option<Transfer>; 6],
 }
@@ -28,10 +49,58 @@ impl Standing {
     /// What does not fit together; nothing for an intent that is as it must be.
     #[must_use]
     pub fn breaks(&self) -> Vec<&'static str> {
-        match self.kind {
+        let mut found = match self.kind {
             IntentKind::Payout => self.payout(),
             IntentKind::TopUp => self.top_up(),
+        };
+        if let Some(book) = self.book {
+            found.extend(self.in_book(book));
         }
+        found
+    }
+
+    fn in_book(&self, book: InBook) -> Vec<&'static str> {
+        let mut found = Vec::new();
+        let mut wrong = |is: bool, what| {
+            if is {
+                found.push(what);
+            }
+        };
+        let doing = |action| self.pending.contains(&action);
+        let is_payout = self.kind == IntentKind::Payout;
+        match self.status {
+            IntentStatus::Created => wrong(book.booked, "it is booked and not held yet"),
+            IntentStatus::Held | IntentStatus::Processing | IntentStatus::ManualReview => {
+                wrong(
+                    is_payout && book.reservation == Reservation::None,
+                    "it is held, and its book has nothing reserved",
+                );
+                wrong(
+                    book.reservation == Reservation::Released && !doing(OutboxAction::Void),
+                    "its book has given up what is reserved, and it may yet be paid",
+                );
+                wrong(
+                    book.booked && !doing(OutboxAction::Post),
+                    "its book has it as paid, and nobody else",
+                );
+            }
+            IntentStatus::Completed | IntentStatus::Returned => {
+                wrong(!book.booked, "it is completed, and its book has not got it");
+                let returned = self.status == IntentStatus::Returned;
+                wrong(
+                    book.booked_back != returned && !doing(OutboxAction::Return),
+                    "whether it came back is not what its book says",
+                );
+            }
+            IntentStatus::Failed => {
+                wrong(book.booked, "it has failed, and its book has it as paid");
+                wrong(
+                    book.reservation == Reservation::Made,
+                    "it has failed, and its book has the amount reserved",
+                );
+            }
+        }
+        found
     }
 
     fn payout(&self) -> Vec<&'static str> {
@@ -181,6 +250,7 @@ mod tests {
             has_fee: true,
             psp,
             pending,
+            book: None,
             transfers,
         }
     }
@@ -200,6 +270,95 @@ mod tests {
         ] {
             let found = payout(status, psp, transfers).breaks();
             assert!(found.is_empty(), "{status} {psp:?}: {found:?}");
+        }
+    }
+
+    #[test]
+    fn a_book_has_what_it_should() {
+        use Reservation::{Made, None as Nothing, Released};
+        use {IntentStatus as I, PspState as P};
+        let book = |reservation, booked, booked_back| InBook {
+            reservation,
+            booked,
+            booked_back,
+        };
+        let mut back = PAID;
+        back[5] = Some(T::Moved);
+        let (yes, no) = (true, false);
+        for (status, psp, transfers, good, bad) in [
+            (
+                I::Created,
+                None,
+                NONE,
+                book(Made, no, no),
+                book(Made, yes, no),
+            ),
+            (
+                I::Held,
+                Some(P::New),
+                HELD,
+                book(Made, no, no),
+                book(Nothing, no, no),
+            ),
+            (
+                I::Processing,
+                Some(P::Inquiring),
+                HELD,
+                book(Made, no, no),
+                book(Released, no, no),
+            ),
+            (
+                I::ManualReview,
+                Some(P::ManualReview),
+                HELD,
+                book(Made, no, no),
+                book(Made, yes, no),
+            ),
+            (
+                I::Completed,
+                Some(P::Confirmed),
+                PAID,
+                book(Made, yes, no),
+                book(Made, no, no),
+            ),
+            (
+                I::Completed,
+                Some(P::Confirmed),
+                PAID,
+                book(Made, yes, no),
+                book(Made, yes, yes),
+            ),
+            (
+                I::Returned,
+                Some(P::Confirmed),
+                back,
+                book(Made, yes, yes),
+                book(Made, yes, no),
+            ),
+            (
+                I::Failed,
+                Some(P::Failed),
+                VOIDED,
+                book(Released, no, no),
+                book(Made, no, no),
+            ),
+            (
+                I::Failed,
+                None,
+                NONE,
+                book(Nothing, no, no),
+                book(Made, no, no),
+            ),
+        ] {
+            let mut standing = payout(status, psp, transfers);
+            standing.book = Some(good);
+            assert!(
+                standing.breaks().is_empty(),
+                "{status}: {:?}",
+                standing.breaks()
+            );
+            standing.book = Some(bad);
+            assert_eq!(standing.breaks().len(), 1, "{status} {bad:?}");
         }
     }
 

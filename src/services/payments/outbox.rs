@@ -18,7 +18,7 @@ use crate::domain::ledger::{
     AccountName, AccountOwner, NamePart, TransferCode, TransferId, payout_index, top_up_index,
     transfer_id,
 };
-use crate::domain::payment::{IntentEvent, IntentKind, IntentStatus, OutboxAction};
+use crate::domain::payment::{IntentEvent, IntentKind, IntentStatus, OutboxAction, book_step};
 use crate::runtime::failpoint;
 use crate::stores::StoreError;
 use crate::stores::ledger::{ChainOutcome, Hold, Leg, Movement, SettleOutcome};
@@ -33,11 +33,6 @@ use crate::stores::pm::{self, PmTx, queue};
 pub const STUCK: &str = "payment_stuck";
 /// Kind of the alert of a post and a void that both were to be; its subject is the intent.
 pub const RACED: &str = "payment_raced";
-
-/// Steps of an intent in a book.
-const RESERVE: u16 = 1;
-const BOOK: u16 = 2;
-const BOOK_RETURN: u16 = 3;
 
 /// Does the work at the ledger and in books. Clones share everything.
 #[derive(Clone)]
@@ -119,7 +114,11 @@ impl PaymentOutbox {
         if let Some(account) = booked_on(&self.0, intent).await? {
             let amount = intent.amount.saturating_add(intent.fee);
             let reserved = self
-                .in_book(intent, RESERVE, Work::Reserve { account, amount })
+                .in_book(
+                    intent,
+                    book_step::RESERVE,
+                    Work::Reserve { account, amount },
+                )
                 .await?;
             match reserved {
                 JobOutcome::Done { .. } => {}
@@ -171,7 +170,7 @@ impl PaymentOutbox {
             IntentKind::Payout => (Side::Debit, intent.amount, EntryKind::PaymentAmount),
             IntentKind::TopUp => (Side::Credit, intent.amount, EntryKind::PaymentAmount),
         };
-        self.book(intent, BOOK, &[amount, fee]).await?;
+        self.book(intent, book_step::BOOK, &[amount, fee]).await?;
         failpoint::at("payment.booked");
         Ok(Came::To(IntentEvent::Posted))
     }
@@ -198,7 +197,7 @@ impl PaymentOutbox {
             return Err(odd(intent, "a return was refused"));
         }
         let amount = (Side::Credit, intent.amount, EntryKind::PaymentAmount);
-        self.book(intent, BOOK_RETURN, &[amount]).await?;
+        self.book(intent, book_step::RETURN, &[amount]).await?;
         Ok(Came::To(IntentEvent::Returned))
     }
 
@@ -246,7 +245,8 @@ impl PaymentOutbox {
 
     async fn release(&self, intent: &Intent) -> Result<(), PaymentError> {
         if intent.book_account.is_some() {
-            self.in_book(intent, RESERVE, Work::UndoReserve).await?;
+            self.in_book(intent, book_step::RESERVE, Work::UndoReserve)
+                .await?;
         }
         Ok(())
     }

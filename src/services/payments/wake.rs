@@ -48,7 +48,7 @@ impl Wake {
     }
 
     /// Says that something was committed which is work.
-    pub(super) fn up(&self) {
+    pub fn up(&self) {
         self.up_here();
         self.tell.notify_one();
     }

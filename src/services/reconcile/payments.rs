@@ -7,9 +7,15 @@ use uuid::Uuid;
 use super::{
     BETWEEN_LOOKS, Finding, InvariantReport, LOOKS, PAGE, Progress, Reconcile, ReconcileError,
 };
+use crate::domain::ids::BrokerId;
 use crate::domain::ledger::{TransferId, transfer_id};
-use crate::domain::payment::evidence::{Standing, Transfer};
+use crate::domain::payment::book_step;
+use crate::domain::payment::evidence::{InBook, Reservation, Standing, Transfer};
+use crate::domain::saga::{Outcome, StepDirection};
+use crate::stores::StoreError;
+use crate::stores::book::{self, StepOutcome};
 use crate::stores::ledger::TransferKind;
+use crate::stores::pm::intents::Intent;
 use crate::stores::pm::{audit, intents};
 
 /// Transfer indexes of an intent.
@@ -33,16 +39,19 @@ impl Reconcile {
                 return Ok(report);
             };
             last = *end;
-            let mut wrong = self.wrong_payments(&ids).await?;
-            // What is read of three systems is not of one moment.
+            let (mut wrong, away) = self.wrong_payments(&ids).await?;
+            // What is read of several systems is not of one moment.
             for _ in 1..LOOKS {
                 if wrong.is_empty() {
                     break;
                 }
                 tokio::time::sleep(BETWEEN_LOOKS).await;
                 let again: Vec<Uuid> = wrong.keys().copied().collect();
-                let next = self.wrong_payments(&again).await?;
+                let (next, _) = self.wrong_payments(&again).await?;
                 wrong.retain(|id, what| next.get(id) == Some(what));
+            }
+            for (broker, error) in away {
+                report.unchecked(Finding::new(format!("payments in book {broker}"), error));
             }
             for (id, what) in wrong {
                 for what in what {
@@ -55,11 +64,8 @@ impl Reconcile {
         }
     }
 
-    /// What is wrong with intents, as far as it looks so now.
-    async fn wrong_payments(
-        &self,
-        ids: &[Uuid],
-    ) -> Result<BTreeMap<Uuid, Vec<&'static str>>, ReconcileError> {
+    /// What is wrong with intents, as far as it looks so now; and the books that could not be asked.
+    async fn wrong_payments(&self, ids: &[Uuid]) -> Result<(Wrong, Away), ReconcileError> {
         let pm = &self.systems.pm;
         let found = intents::many(pm, ids).await?;
         let states = audit::states(pm, ids).await?;
@@ -67,6 +73,7 @@ impl Reconcile {
         let transfers = |id: Uuid| (0..INDEXES).map(move |index| transfer_id(id, index));
         let wanted: Vec<TransferId> = found.iter().flat_map(|one| transfers(one.id)).collect();
         let there = self.systems.ledger.transfers(&wanted).await?;
+        let (books, away) = self.books_of(&found).await;
         let mut wrong = BTreeMap::new();
         for (intent, there) in found.iter().zip(there.chunks(INDEXES as usize)) {
             let mut seen = [None; INDEXES as usize];
@@ -84,6 +91,7 @@ impl Reconcile {
                 has_fee: intent.fee > 0,
                 psp: states.get(&intent.id).copied(),
                 pending: pending.get(&intent.id).cloned().unwrap_or_default(),
+                book: books.get(&intent.id).copied(),
                 transfers: seen,
             };
             let what = standing.breaks();
@@ -91,6 +99,59 @@ impl Reconcile {
                 wrong.insert(intent.id, what);
             }
         }
-        Ok(wrong)
+        Ok((wrong, away))
+    }
+
+    /// What books have of the intents that are booked there.
+    async fn books_of(&self, found: &[Intent]) -> (BTreeMap<Uuid, InBook>, Away) {
+        let mut wanted: BTreeMap<BrokerId, Vec<Uuid>> = BTreeMap::new();
+        for intent in found.iter().filter(|one| one.book_account.is_some()) {
+            wanted.entry(intent.broker).or_default().push(intent.id);
+        }
+        let (mut all, mut away) = (BTreeMap::new(), Away::new());
+        for (broker, ids) in wanted {
+            match self.of_payments(broker, &ids).await {
+                Ok(outcomes) => all.extend(ids.iter().map(|id| (*id, in_book(*id, &outcomes)))),
+                Err(error) => {
+                    away.insert(broker, error.to_string());
+                }
+            }
+        }
+        (all, away)
+    }
+
+    async fn of_payments(
+        &self,
+        broker: BrokerId,
+        ids: &[Uuid],
+    ) -> Result<Vec<StepOutcome>, StoreError> {
+        let scope = self.systems.router.book(broker).await?;
+        let mut read = scope.read().await?;
+        let outcomes = book::outcomes_of(&mut read, ids).await?;
+        read.end().await?;
+        Ok(outcomes)
+    }
+}
+
+type Wrong = BTreeMap<Uuid, Vec<&'static str>>;
+type Away = BTreeMap<BrokerId, String>;
+
+fn in_book(id: Uuid, outcomes: &[StepOutcome]) -> InBook {
+    let has = |step, direction| {
+        let key = (id, step, direction);
+        let mut outcomes = outcomes.iter();
+        outcomes.any(|(of, outcome)| *of == key && *outcome == Outcome::Done)
+    };
+    InBook {
+        reservation: match (
+            has(book_step::RESERVE, StepDirection::Do),
+            has(book_step::RESERVE, StepDirection::Undo),
+        ) {
+            (false, _) => Reservation::None,
+            (true, false) => Reservation::Made,
+            (true, true) => Reservation::Released,
+        },
+        booked: has(book_step::BOOK, StepDirection::Do),
+        booked_back: has(book_step::RETURN, StepDirection::Do),
     }
 }

@@ -203,3 +203,14 @@ pub async fn leave(
     .map_err(failed)?;
     Ok(())
 }
+
+/// How many actions are to be done, and since when the oldest of them.
+///
+/// # Errors
+/// The database's.
+pub async fn backlog(pm: &PgPool) -> Result<(i64, Option<DateTime<Utc>>), StoreError> {
+    sqlx::query_as("SELECT COUNT(*), MIN(created_at) FROM pm.outbox_event WHERE status = 'pending'")
+        .fetch_one(pm)
+        .await
+        .map_err(failed)
+}

@@ -335,3 +335,21 @@ pub async fn reviews(
         .map_err(failed)?;
     rows.into_iter().map(Row::read).collect()
 }
+
+/// How many rows there are of each provider and state that is not over.
+///
+/// # Errors
+/// The database's.
+pub async fn counts(pm: &PgPool) -> Result<Vec<(String, String, i64)>, StoreError> {
+    sqlx::query_as(
+        "SELECT psp_name, state, COUNT(*) FROM pm.psp_tx_map
+         WHERE state IN ('NEW', 'QUERY_PENDING', 'QUERIED', 'CONFIRM_PENDING', 'INQUIRING')
+         GROUP BY psp_name, state
+         UNION ALL
+         SELECT psp_name, state, COUNT(*) FROM pm.psp_tx_map
+         WHERE state = 'MANUAL_REVIEW' GROUP BY psp_name, state",
+    )
+    .fetch_all(pm)
+    .await
+    .map_err(failed)
+}

@@ -4,6 +4,7 @@
 mod accounts;
 mod alerts;
 mod brokers;
+mod callbacks;
 mod chain;
 mod domains;
 mod lists;

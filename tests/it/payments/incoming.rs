@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use chrono::{DateTime, Utc};
 use reqwest::header::HeaderMap;
 use secrecy::SecretString;
 use serde_json::{Value, json};
@@ -116,7 +117,7 @@ impl Stall {
             .collect()
     }
 
-    pub fn word(&self, intent: &str, payment: &str) -> Value {
+    fn word(&self, intent: &str, payment: &str) -> Value {
         json!({
             "eventId": format!("E{payment}"), "qrRef": "QR1", "reference": intent,
             "paymentId": payment, "amount": "250.00", "currency": self.till.currency.code,
@@ -131,14 +132,8 @@ impl Stall {
         self.payments.callback(psp, &headers, body.as_bytes()).await
     }
 
-    pub fn signed(&self, body: &[u8], secret: &str, apart_s: i64) -> HeaderMap {
-        let at = self.till.world.clock.now().timestamp() + apart_s;
-        let at = at.to_string();
-        let signature = sign(&SecretString::from(secret), &at, body);
-        let mut headers = HeaderMap::new();
-        headers.insert(TIMESTAMP_HEADER, at.parse().unwrap());
-        headers.insert(SIGNATURE_HEADER, signature.parse().unwrap());
-        headers
+    fn signed(&self, body: &[u8], secret: &str, apart_s: i64) -> HeaderMap {
+        signed(self.till.world.clock.now(), body, secret, apart_s)
     }
 
     async fn suspense(&self) -> i128 {
@@ -151,6 +146,16 @@ impl Stall {
         let nostro = self.till.balances(AccountOwner::Nostro(part)).await;
         nostro.debits_posted
     }
+}
+
+/// The headers of a callback that is sent so many seconds from now.
+pub fn signed(now: DateTime<Utc>, body: &[u8], secret: &str, apart_s: i64) -> HeaderMap {
+    let at = (now.timestamp() + apart_s).to_string();
+    let signature = sign(&SecretString::from(secret), &at, body);
+    let mut headers = HeaderMap::new();
+    headers.insert(TIMESTAMP_HEADER, at.parse().unwrap());
+    headers.insert(SIGNATURE_HEADER, signature.parse().unwrap());
+    headers
 }
 
 #[tokio::test(flavor = "multi_thread")]

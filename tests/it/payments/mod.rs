@@ -2,12 +2,13 @@
 //! ledger has posted, once.
 
 pub mod desk;
-mod incoming;
+pub mod incoming;
 mod killed;
 mod lives;
 mod races;
 mod returned;
-mod sim;
+pub mod sim;
+mod statements;
 mod truth;
 
 use chrono::Duration;
