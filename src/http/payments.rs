@@ -295,6 +295,10 @@ impl From<PaymentError> for Problem {
             | PaymentError::Incoming { .. }
             | PaymentError::FundingRefused => Self::new(Code::Conflict).detail(detail),
             PaymentError::Book(error) => error.into(),
+            PaymentError::Ledger(error) if !error.is_transient() => {
+                tracing::error!(%error, "the ledger has something else");
+                Self::new(Code::Internal)
+            }
             PaymentError::Ledger(error) => {
                 tracing::warn!(%error, "the ledger can't be asked now");
                 Self::new(Code::Unavailable).retry_after(1)

@@ -133,14 +133,18 @@ async fn a_review_that_was_resolved_wrongly_is_found_by_the_statement() {
     let clock = MovedClock::new();
     let till = Till::by(clock.clock(chrono::Duration::zero()), Desk::default()).await;
     till.fund(1_000_000).await;
-    // It pays, and says nothing of it: the worker dies before it is asked, and it does not know.
+    // It pays, the worker dies before it could hear of it, and then it does not know.
     let sim = Sim::start(Behaviour {
-        faults: "unknown=100,unknown_asks=50,error_after=100",
+        faults: "unknown=100,unknown_asks=50",
         ..Behaviour::default()
     })
     .await;
-    let worker = sim.worker(&till, &clock, "");
+    let place = "psp.answered.payment";
+    let mut dying = sim.worker(&till, &clock, &format!("{place}=kill"));
     let id = till.create(till.payout(10_000)).await;
+    dying.killed(place).await;
+    clock.advance(super::PAST_ALL);
+    let worker = sim.worker(&till, &clock, "");
     until("it is a person's", SOON, async || {
         till.status(id).await == IntentStatus::ManualReview
     })
