@@ -23,10 +23,11 @@ lint: setup
 bench: setup
 	cargo run --release --quiet --locked -- bench $(if $(ONLY),--only $(ONLY)) $(if $(QUICK),--quick)
 
-# Random networks with faults, crashes and clocks apart, for SOAK_S seconds (an hour). A run that
-# fails prints the seed that replays it.
+# Random networks with faults, crashes and clocks apart, for SOAK_S seconds (an hour), then 2,000
+# payouts under each of 20 seeds of faults, by workers that die. A run that fails prints its seed.
 soak: setup
 	SETTLENET_SIMULATION_S=$(or $(SOAK_S),3600) cargo test --locked --test it saga::simulation -- --nocapture
+	SETTLENET_TRUTH_PAYOUTS=2000 SETTLENET_TRUTH_SEEDS=20 cargo test --locked --test it payments::truth -- --nocapture
 
 # Stops what was left running in this checkout; the data stays. Where there is
 # no stack there is nothing to build for.

@@ -224,6 +224,7 @@ actions! {
     AdminReviewList = "admin.review.list", PlatformSeat, PlatformRead;
     AdminReviewRead = "admin.review.read", PlatformSeat, PlatformRead;
     AdminReviewResolve = "admin.review.resolve", PlatformSeat, PlatformWrite;
+    AdminPaymentRetry = "admin.payment.retry", PlatformSeat, PlatformWrite;
     AdminIncomingList = "admin.incoming.list", PlatformSeat, PlatformRead;
     AdminIncomingAssign = "admin.incoming.assign", PlatformSeat, PlatformWrite;
     TeamRead = "team.read", TeamSeat, TeamRead;
@@ -329,6 +330,7 @@ const fn row(action: Action) -> Row {
         Action::AdminReviewList            => [N, N, N,          Y, N, N],
         Action::AdminReviewRead            => [N, N, N,          Y, N, N],
         Action::AdminReviewResolve         => [N, N, N,          Y, N, N],
+        Action::AdminPaymentRetry          => [N, N, N,          Y, N, N],
         Action::AdminIncomingList          => [N, N, N,          Y, N, N],
         Action::AdminIncomingAssign        => [N, N, N,          Y, N, N],
         Action::TeamRead                   => [Y, N, N,          Y, N, N],

@@ -116,7 +116,7 @@ pub(super) struct IntentEventView {
 }
 
 #[derive(Serialize, utoipa::ToSchema)]
-struct IntentHistoryView {
+pub(super) struct IntentHistoryView {
     #[serde(flatten)]
     intent: IntentView,
     events: Vec<IntentEventView>,
@@ -236,7 +236,10 @@ fn picture(of: &'static str, body: impl IntoResponse) -> Response {
     (headers, body.into_response().into_body()).into_response()
 }
 
-async fn history(state: &AppState, found: IntentHistory) -> Result<IntentHistoryView, Problem> {
+pub(super) async fn history(
+    state: &AppState,
+    found: IntentHistory,
+) -> Result<IntentHistoryView, Problem> {
     Ok(IntentHistoryView {
         intent: view(state, found.intent).await?,
         events: found

@@ -11,7 +11,7 @@ use super::guard::Allowed;
 use super::json::StrictJson;
 use super::paging::{Page, PageRequest};
 use super::params::{PathOf, QueryOf};
-use super::payments::{IntentEventView, IntentView, view};
+use super::payments::{IntentEventView, IntentHistoryView, IntentView, history, view};
 use super::problem::Problem;
 use super::routes::Routes;
 use super::state::AppState;
@@ -28,6 +28,7 @@ pub fn routes() -> Routes {
         .with(route!(list))
         .with(route!(read))
         .with(route!(resolve))
+        .with(route!(retry))
 }
 
 #[derive(Deserialize, utoipa::IntoParams)]
@@ -167,6 +168,22 @@ async fn resolve(
     let by = me.principal.sub();
     let resolved = payments.resolve(id, body.verdict, &body.reason, by).await?;
     Ok(Json(evidence(&state, resolved).await?))
+}
+
+/// Try again what is stuck of a payment, once what was wrong is mended.
+///
+/// A 409 where nothing is stuck.
+#[utoipa::path(post, path = "/v1/admin/psp/reviews/{id}/retry", tag = "admin",
+    operation_id = "admin_payment_retry", params(("id" = String, Path)),
+    responses((status = 200, body = IntentHistoryView)))]
+async fn retry(
+    me: Allowed<actions::AdminPaymentRetry>,
+    State(state): State<AppState>,
+    PathOf(id): PathOf<Uuid>,
+) -> Result<Json<IntentHistoryView>, Problem> {
+    let by = me.principal.sub();
+    let retried = state.app.payments.retry(id, by).await?;
+    Ok(Json(history(&state, retried).await?))
 }
 
 async fn evidence(state: &AppState, found: Evidence) -> Result<EvidenceView, Problem> {

@@ -61,6 +61,8 @@ use crate::runtime::{Clock, Entropy};
 use crate::services::books::{BooksError, BooksService};
 use crate::stores::StoreError;
 use crate::stores::ledger::{Ledger, LedgerError};
+use crate::stores::master;
+use crate::stores::master::alerts::{self, NewAlert};
 use crate::stores::master::currencies::CurrencyRegistry;
 use crate::stores::pm::outbox::OutboxLeases;
 use crate::stores::pm::queue::Leases;
@@ -213,6 +215,12 @@ pub struct PaymentParts {
 }
 
 impl Inner {
+    async fn raise(&self, alert: &NewAlert) -> Result<(), StoreError> {
+        let mut tx = master::begin(&self.master).await?;
+        alerts::raise(&mut tx, alert, self.clock.now()).await?;
+        master::commit(tx).await
+    }
+
     fn cursor_of(&self, psp: PspName) -> &Cursor {
         &self.queues[&psp]
     }

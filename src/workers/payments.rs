@@ -48,6 +48,16 @@ pub(super) fn start(
     let (payments, stopping) = (app.payments.clone(), shutdown.clone());
     workers.spawn(async move { seed(&payments, &stopping).await });
     let engine = app.payments.engine();
+    let reminded = engine.clone();
+    workers.spawn(turn(
+        "reviews",
+        REMIND_PERIOD,
+        shutdown.clone(),
+        move || {
+            let engine = reminded.clone();
+            async move { remind(&engine).await }
+        },
+    ));
     for psp in engine.providers() {
         if engine.is_watched(psp) {
             let engine = engine.clone();
@@ -79,6 +89,10 @@ pub(super) fn start(
     workers.spawn(async move { listening.listen(&stopping).await });
 }
 
+/// Reviews are told of when they begin; this is for what was not.
+const REMIND_PERIOD: Duration = Duration::from_secs(30);
+/// Reviews that are told of again, the oldest first.
+const REMINDED: u32 = 100;
 /// What comes back has been on its way for days.
 const WATCH_PERIOD: Duration = Duration::from_secs(15);
 /// Before accounts that could not be made are tried again.
@@ -100,6 +114,11 @@ async fn seed(payments: &PaymentService, stopping: &CancellationToken) {
             () = tokio::time::sleep(SEED_AGAIN) => {}
         }
     }
+}
+
+async fn remind(engine: &PspEngine) -> Served {
+    engine.remind(REMINDED).await?;
+    Ok(Found::Idle)
 }
 
 async fn take_in(outbox: &PaymentOutbox, batch: u32) -> Served {

@@ -24,6 +24,8 @@ pub(super) enum Review {
     },
     /// Show all that is known of a payment: its history, and every call to the provider
     Show { intent: Uuid },
+    /// Try again what is stuck of a payment (the alert payment_stuck), once what was wrong is mended
+    Retry { intent: Uuid },
     /// Say what was found out at the provider: the money is posted or given back by that
     Resolve {
         intent: Uuid,
@@ -69,6 +71,17 @@ pub(super) async fn review(what: &Review, config: &Config) -> Result<Shown, Fail
         Review::Show { intent } => {
             let found = payments.evidence(*intent).await.map_err(failure)?;
             Ok(shown(&found))
+        }
+        Review::Retry { intent } => {
+            let retried = payments.retry(*intent, &operator()).await;
+            let intent = retried.map_err(failure)?.intent;
+            Ok(Shown {
+                text: facts(&[
+                    ("intent", intent.id.to_string()),
+                    ("status", intent.status.to_string()),
+                ]),
+                json: json!({ "intent_id": intent.id, "status": intent.status }),
+            })
         }
         Review::Resolve {
             intent,

@@ -454,12 +454,6 @@ impl super::Inner {
         };
         self.raise(&alert).await
     }
-
-    async fn raise(&self, alert: &NewAlert) -> Result<(), StoreError> {
-        let mut tx = master::begin(&self.master).await?;
-        alerts::raise(&mut tx, alert, self.clock.now()).await?;
-        master::commit(tx).await
-    }
 }
 
 /// One payment of a provider is one thing, however often and by whom it is told of.

@@ -22,8 +22,7 @@ use crate::domain::payment::{IntentEvent, IntentKind, IntentStatus, OutboxAction
 use crate::runtime::failpoint;
 use crate::stores::StoreError;
 use crate::stores::ledger::{ChainOutcome, Hold, Leg, Movement, SettleOutcome};
-use crate::stores::master;
-use crate::stores::master::alerts::{self, NewAlert};
+use crate::stores::master::alerts::NewAlert;
 use crate::stores::pm::events::{self, NewIntentEvent};
 use crate::stores::pm::intents::{self, Intent};
 use crate::stores::pm::outbox::{self, Ended, Taken};
@@ -176,6 +175,10 @@ impl PaymentOutbox {
     }
 
     async fn void(&self, intent: &Intent) -> Result<Came, PaymentError> {
+        if intent.kind == IntentKind::TopUp {
+            // Nothing is held for money that was to come in.
+            return Ok(Came::To(IntentEvent::Voided));
+        }
         failpoint::at("payment.void.before");
         let outcome = self.0.ledger.chain(&voids(intent)).await?;
         failpoint::at("payment.void.after");
@@ -279,7 +282,7 @@ impl PaymentOutbox {
                 Some(reason.clone()),
             ),
             Came::Lost(settled) => {
-                self.raced(taken, *settled, now).await?;
+                self.raced(taken, *settled).await?;
                 (
                     Ended::Refused,
                     None,
@@ -340,12 +343,7 @@ impl PaymentOutbox {
         Ok(events::insert(tx, &event, now).await?)
     }
 
-    async fn raced(
-        &self,
-        taken: &Taken,
-        settled: SettleOutcome,
-        now: DateTime<Utc>,
-    ) -> Result<(), PaymentError> {
+    async fn raced(&self, taken: &Taken, settled: SettleOutcome) -> Result<(), PaymentError> {
         let alert = NewAlert {
             kind: RACED,
             subject: taken.intent.to_string(),
@@ -356,7 +354,7 @@ impl PaymentOutbox {
             ),
             details: json!({ "action": taken.action }),
         };
-        self.raise(&alert, now).await
+        Ok(self.0.raise(&alert).await?)
     }
 
     async fn give_up(&self, taken: &Taken, error: &PaymentError) -> Result<(), StoreError> {
@@ -371,18 +369,11 @@ impl PaymentOutbox {
             ),
             details: json!({ "action": taken.action, "error": text }),
         };
-        if let Err(error) = self.raise(&alert, now).await {
-            tracing::warn!(%error, "an alert could not be raised");
-        }
+        // Nobody is left who does not know: what can't be told of is tried again.
+        self.0.raise(&alert).await?;
         let mut tx = pm::begin(&self.0.pm).await?;
         outbox::end(&mut tx, taken, Ended::Stuck, Some(&text), now).await?;
         pm::commit(tx).await
-    }
-
-    async fn raise(&self, alert: &NewAlert, now: DateTime<Utc>) -> Result<(), PaymentError> {
-        let mut tx = master::begin(&self.0.master).await?;
-        alerts::raise(&mut tx, alert, now).await?;
-        Ok(master::commit(tx).await?)
     }
 }
 

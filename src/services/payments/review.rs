@@ -4,8 +4,9 @@ use chrono::{DateTime, Utc};
 use serde_json::json;
 use uuid::Uuid;
 
+use super::outbox::STUCK;
 use super::turns::REVIEW;
-use super::{PaymentError, PaymentService};
+use super::{IntentHistory, PaymentError, PaymentService};
 use crate::domain::payment::{IntentStatus, OutboxAction, PspState};
 use crate::domain::reason;
 use crate::domain::words::words;
@@ -130,5 +131,37 @@ impl PaymentService {
         master::commit(tx).await?;
         self.0.wake.up();
         self.evidence(id).await
+    }
+
+    /// Has what is stuck of a payment tried again, once somebody has mended what was wrong.
+    ///
+    /// # Errors
+    /// [`PaymentError::State`] where nothing is stuck; [`PaymentError::NoSuchIntent`].
+    pub async fn retry(&self, id: Uuid, by: &str) -> Result<IntentHistory, PaymentError> {
+        let now = self.0.clock.now();
+        let intent = intents::get(&self.0.pm, id).await?;
+        let intent = intent.ok_or(PaymentError::NoSuchIntent)?;
+        let mut tx = pm::begin(&self.0.pm).await?;
+        if outbox::retry(&mut tx, id, now).await? == 0 {
+            return Err(PaymentError::State {
+                status: intent.status,
+                why: "nothing of it is stuck",
+            });
+        }
+        let line = NewIntentEvent {
+            intent: id,
+            from: Some(intent.status),
+            to: intent.status,
+            reason: Some("tried again"),
+            payload: json!({ "retry": { "by": by } }),
+        };
+        events::insert(&mut tx, &line, now).await?;
+        pm::commit(tx).await?;
+        let mut tx = master::begin(&self.0.master).await?;
+        alerts::resolve(&mut tx, STUCK, &id.to_string(), now).await?;
+        master::commit(tx).await?;
+        self.0.actions.reset();
+        self.0.wake.up();
+        self.get(intent.broker, id).await
     }
 }

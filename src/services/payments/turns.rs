@@ -11,8 +11,7 @@ use crate::domain::payment::{IntentEvent, IntentKind, OutboxAction, PspName, Psp
 use crate::psp::{CallRecord, Lease, PspTask, Turn};
 use crate::runtime::failpoint;
 use crate::stores::StoreError;
-use crate::stores::master;
-use crate::stores::master::alerts::{self, NewAlert};
+use crate::stores::master::alerts::NewAlert;
 use crate::stores::pm::calls::{self, PspCall};
 use crate::stores::pm::events::{self, NewIntentEvent};
 use crate::stores::pm::intents::{self, Intent};
@@ -271,20 +270,31 @@ impl PspEngine {
         Ok(())
     }
 
-    async fn alert(&self, picked_up: &PspTx, reason: &str) -> Result<(), StoreError> {
+    /// Tells admins of all that waits for a person: whoever wrote it down may have died before it
+    /// could tell, or the master was away.
+    ///
+    /// # Errors
+    /// The databases'.
+    pub async fn remind(&self, limit: u32) -> Result<(), StoreError> {
+        for row in queue::reviews(&self.0.pm, None, limit).await? {
+            let reason = row.last_error.clone().unwrap_or_default();
+            self.alert(&row, &reason).await?;
+        }
+        Ok(())
+    }
+
+    async fn alert(&self, row: &PspTx, reason: &str) -> Result<(), StoreError> {
         let alert = NewAlert {
             kind: REVIEW,
-            subject: picked_up.intent.to_string(),
+            subject: row.intent.to_string(),
             message: format!(
                 "Whether {} has paid intent {} can't be known from here ({reason}). Its money stays \
                  held until somebody has asked the provider and resolved the review.",
-                picked_up.psp, picked_up.intent
+                row.psp, row.intent
             ),
-            details: json!({ "psp": picked_up.psp, "confirm_rq_uid": picked_up.confirm_rq_uid }),
+            details: json!({ "psp": row.psp, "confirm_rq_uid": row.confirm_rq_uid }),
         };
-        let mut tx = master::begin(&self.0.master).await?;
-        alerts::raise(&mut tx, &alert, self.0.clock.now()).await?;
-        master::commit(tx).await
+        self.0.raise(&alert).await
     }
 }
 

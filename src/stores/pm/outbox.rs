@@ -214,3 +214,20 @@ pub async fn backlog(pm: &PgPool) -> Result<(i64, Option<DateTime<Utc>>), StoreE
         .await
         .map_err(failed)
 }
+
+/// Has an intent's actions done that nothing mended by itself; gives how many there were.
+///
+/// # Errors
+/// The database's.
+pub async fn retry(tx: &mut PmTx, intent: Uuid, now: DateTime<Utc>) -> Result<u64, StoreError> {
+    let done = sqlx::query(
+        "UPDATE pm.outbox_event SET status = 'pending', retry_count = 0, updated_at = $1
+         WHERE intent_id = $2 AND status = 'stuck'",
+    )
+    .bind(now)
+    .bind(intent)
+    .execute(&mut **tx)
+    .await
+    .map_err(failed)?;
+    Ok(done.rows_affected())
+}

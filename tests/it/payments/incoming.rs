@@ -16,7 +16,7 @@ use settlenet::psp::client::Endpoint;
 use settlenet::psp::qp::callback::{SIGNATURE_HEADER, TIMESTAMP_HEADER, sign};
 use settlenet::psp::qp::{Qp, QpConfig};
 use settlenet::psp::{Driver, Registry};
-use settlenet::services::payments::{Incoming, NewIntent, PaymentService, WordError};
+use settlenet::services::payments::{Incoming, NewIntent, PaymentService, Verdict, WordError};
 use uuid::Uuid;
 
 use super::sim::{Behaviour, Sim};
@@ -392,4 +392,38 @@ async fn words_of_anybody_else_and_of_nobody_move_nothing() {
     assert_eq!(assigned.unwrap().status, IncomingStatus::Assigned);
     let after = stall.till.wallet().await.posted();
     assert_eq!(after - before, i128::from(AMOUNT));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_top_up_that_a_person_ends_holds_nothing_and_gives_nothing_back() {
+    for (verdict, ends, credited) in [
+        (Verdict::Failed, IntentStatus::Failed, 0),
+        (Verdict::Confirmed, IntentStatus::Completed, AMOUNT),
+    ] {
+        let stall = Stall::set(Duration::from_mins(15), "").await;
+        let id = stall.ask().await;
+        stall.settle().await;
+        for sql in [
+            "UPDATE pm.psp_tx_map SET state = 'MANUAL_REVIEW', last_error = 'held_for_compliance'",
+            "UPDATE pm.intent SET status = 'manual_review'",
+        ] {
+            sqlx::query(sql).execute(&stall.till.pm).await.unwrap();
+        }
+        // Nobody was told: whoever wrote that down has died.
+        let alerts = async || {
+            let alerts = &stall.till.world.app.alerts;
+            alerts.list(true, None, 10).await.unwrap()
+        };
+        assert!(alerts().await.is_empty());
+        for _ in 0..2 {
+            stall.payments.engine().remind(10).await.unwrap();
+        }
+        assert_eq!(alerts().await.len(), 1);
+        let resolved = stall.payments.resolve(id, verdict, "asked them", "US-1");
+        resolved.await.unwrap();
+        stall.until(id, ends).await;
+        assert!(alerts().await.is_empty(), "{:?}", alerts().await);
+        assert_eq!(stall.till.wallet().await.posted(), i128::from(credited));
+        crate::harness::assert_invariants(&stall.till.world).await;
+    }
 }

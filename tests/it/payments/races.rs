@@ -193,6 +193,24 @@ async fn of_a_post_and_a_void_one_wins_and_the_other_is_told() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_stuck_is_tried_again_when_somebody_asks_for_it() {
+    let till = Till::new().await;
+    till.fund(100_000).await;
+    let id = till.create(till.payout(40_000)).await;
+    let early = till.payments.retry(id, "US-1").await;
+    assert_eq!(super::state_of(early), "state");
+    sqlx::query("UPDATE pm.outbox_event SET status = 'stuck'")
+        .execute(&till.pm)
+        .await
+        .unwrap();
+    till.settle().await;
+    assert_eq!(till.status(id).await, IntentStatus::Created);
+    till.payments.retry(id, "US-1").await.unwrap();
+    till.until(id, IntentStatus::Completed).await;
+    till.assert_paid().await;
+}
+
 /// What has ended is not looked at when something is picked up, however much there is.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_queue_reads_only_what_is_work() {

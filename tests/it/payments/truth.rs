@@ -126,13 +126,13 @@ async fn all_rest(till: &Till, ids: &[Uuid]) -> bool {
     left(till, ids).await.is_empty()
 }
 
-async fn left(till: &Till, ids: &[Uuid]) -> Vec<(Uuid, IntentStatus)> {
-    let mut left = Vec::new();
-    for id in ids {
-        let status = till.status(*id).await;
-        if !status.is_over() && status != IntentStatus::ManualReview {
-            left.push((*id, status));
-        }
-    }
-    left
+async fn left(till: &Till, ids: &[Uuid]) -> Vec<(Uuid, String)> {
+    sqlx::query_as(
+        "SELECT id, status FROM pm.intent WHERE id = ANY($1)
+         AND status NOT IN ('completed', 'failed', 'returned', 'manual_review')",
+    )
+    .bind(ids)
+    .fetch_all(&till.pm)
+    .await
+    .unwrap()
 }
