@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use settlenet::config::{Config, SecretUrl};
 use settlenet::stack::ServerName;
+use settlenet::stores::migrate::migrate_postgres;
 use sqlx::mysql::MySqlConnection;
 use sqlx::postgres::PgConnection;
 use sqlx::{AssertSqlSafe, Connection as _};
@@ -39,7 +40,13 @@ impl Databases {
         let shared = tokio::task::spawn_blocking(stack)
             .await
             .expect("the stack starts");
-        SWEPT.get_or_init(|| sweep(shared)).await;
+        let prepare = async || {
+            sweep(shared).await;
+            // The payment manager's database is all tests'.
+            let url = shared.config().postgres.url;
+            migrate_postgres(&url).await.expect("migrates");
+        };
+        SWEPT.get_or_init(prepare).await;
         Self::on(shared).await
     }
 
