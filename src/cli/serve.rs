@@ -113,6 +113,7 @@ async fn state(config: &Config, app: App) -> anyhow::Result<AppState> {
     let http = settings::http(&config.http);
     Ok(AppState::new(Services {
         token_rate: TokenRate::new(&http, clock.clone()),
+        callback_rate: TokenRate::new(&http, clock.clone()),
         config: http,
         lifecycle: Lifecycle::default(),
         ready: ready_checks(config, &app),

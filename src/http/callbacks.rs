@@ -14,8 +14,9 @@ use super::routes::Routes;
 use super::state::{AppState, ClientAddr};
 use crate::domain::payment::PspName;
 use crate::domain::payment::incoming::IncomingStatus;
+
 use crate::route;
-use crate::services::payments::WordError;
+use crate::services::payments::{CallbackError, WordError};
 
 /// A callback is small.
 const MAX_BODY: usize = 64 * 1024;
@@ -64,7 +65,7 @@ async fn take(
             return taken.map_err(Problem::from);
         };
         // Anybody can send one, so what is not the provider's is kept within bounds.
-        if let Err(wait) = here.token_rate.check(address) {
+        if let Err(wait) = here.callback_rate.check(address) {
             return Err(Problem::new(Code::TooManyRequests).retry_after(wait.as_secs() + 1));
         }
         payments.keep_refused(psp, error, &body).await?;
@@ -82,6 +83,9 @@ impl From<WordError> for Problem {
         let detail = error.to_string();
         match error {
             WordError::NoSuchProvider => Self::new(Code::NotFound).detail(detail),
+            WordError::Refused(CallbackError::Body(_)) => {
+                Self::new(Code::FieldsInvalid).detail(detail)
+            }
             WordError::Refused(_) => Self::new(Code::CallbackRefused).detail(detail),
             WordError::NotUnderstood(_) => Self::new(Code::FieldsInvalid).detail(detail),
             WordError::Contradicts(_) => Self::new(Code::Conflict).detail(detail),

@@ -72,6 +72,8 @@ pub struct Services {
     pub lifecycle: Lifecycle,
     pub ready: Vec<ReadyCheck>,
     pub token_rate: TokenRate,
+    /// Of callbacks that are not the provider's: whoever sends them keeps nobody from logging in.
+    pub callback_rate: TokenRate,
     /// The services that every process has.
     pub app: App,
     pub auth: AuthService,

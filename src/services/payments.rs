@@ -34,6 +34,7 @@ pub use turns::{PickedUp, PspEngine};
 pub use wake::Wake;
 pub use wallets::{NewWallet, WalletBalance, wallet_name};
 
+pub use crate::psp::qp::callback::CallbackError;
 pub use crate::stores::pm::calls::PspCallRow;
 pub use crate::stores::pm::events::IntentEventRow;
 pub use crate::stores::pm::incoming::Incoming;

@@ -205,6 +205,11 @@ impl Standing {
                     credit.is_some() && !posting,
                     "the ledger has credited it, and nobody says so",
                 );
+                let ended = matches!(self.psp, Some(PspState::Confirmed | PspState::Failed));
+                wrong(
+                    ended && self.pending.is_empty(),
+                    "the provider has answered, and nobody goes on with it",
+                );
             }
             IntentStatus::Created | IntentStatus::Held | IntentStatus::Returned => {
                 wrong(true, "a top-up is never in this status");

@@ -293,6 +293,13 @@ impl PaymentOutbox {
         };
         let intent = intents::get(&self.0.pm, taken.intent).await?;
         let intent = intent.ok_or(PaymentError::NoSuchIntent)?;
+        let reason = match event {
+            Some(IntentEvent::Voided) => {
+                let row = queue::of(&self.0.pm, intent.id).await?;
+                row.and_then(|row| row.last_error)
+            }
+            _ => reason,
+        };
         let mut tx = pm::begin(&self.0.pm).await?;
         if !outbox::end(&mut tx, taken, ended, reason.as_deref(), now).await? {
             // Somebody else has gone on with it.

@@ -108,6 +108,7 @@ impl Access {
             .unwrap();
         let state = AppState::new(Services {
             token_rate: TokenRate::new(&config, clock.clone()),
+            callback_rate: TokenRate::new(&config, clock.clone()),
             config,
             clock: clock.clone(),
             entropy,

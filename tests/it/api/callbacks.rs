@@ -170,7 +170,7 @@ async fn a_callback_counts_only_where_the_provider_has_signed_it() {
         (413, "too_large")
     );
     let none = scene.send(PATH, "[]", SECRET, 0).await;
-    assert_eq!(none.problem(), (401, "callback_refused"));
+    assert_eq!(none.problem(), (422, "fields_invalid"));
     let worthless = word.replace("250.00", "0.00").replace("P1", "P9");
     assert_eq!(
         scene.send(PATH, &worthless, SECRET, 0).await.problem(),

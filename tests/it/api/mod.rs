@@ -104,6 +104,7 @@ impl Api {
         let config = HttpConfig::default();
         let state = AppState::new(Services {
             token_rate: TokenRate::new(&config, clock.clone()),
+            callback_rate: TokenRate::new(&config, clock.clone()),
             config,
             lifecycle: Lifecycle::default(),
             ready: Vec::new(),

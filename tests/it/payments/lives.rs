@@ -101,6 +101,7 @@ async fn what_the_provider_refuses_is_given_back() {
     assert_eq!(till.assert_paid().await, 0);
     let evidence = till.payments.evidence(id).await.unwrap();
     assert_eq!(evidence.psp.last_error.as_deref(), Some("account_closed"));
+    assert_eq!(evidence.intent.reason.as_deref(), Some("account_closed"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
