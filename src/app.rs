@@ -106,12 +106,6 @@ impl Stores {
         BookFiles::new(self.master.clone(), Arc::clone(&self.router))
     }
 
-    /// What lets brokers leave.
-    #[must_use]
-    pub fn offboarding(&self) -> Offboarding {
-        Offboarding::new(self.master.clone(), Arc::clone(&self.router))
-    }
-
     /// What pauses and resumes.
     #[must_use]
     pub fn pauses(&self) -> PauseService {
@@ -226,6 +220,11 @@ impl App {
             entropy: systems.entropy.clone(),
             process: process.clone(),
         });
+        let offboarding = Offboarding::new(
+            systems.master.clone(),
+            Arc::clone(&systems.router),
+            payments.clone(),
+        );
         let uploads = UploadService::new(systems.master.clone(), systems.clock.clone());
         Ok(Self {
             payments,
@@ -243,7 +242,7 @@ impl App {
             feeds: FeedService::new(systems.master.clone()),
             alerts: AlertService::new(systems.master.clone(), systems.clock.clone()),
             provisioning,
-            offboarding: stores.offboarding(),
+            offboarding,
             pauses: PauseService::new(systems.master.clone(), Arc::clone(&currencies)),
             moves,
             move_engine,

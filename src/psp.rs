@@ -122,9 +122,15 @@ pub trait Driver: Send + Sync {
     }
 
     /// Whether a payment that was made has been sent back, for good; asked for as long as it may
-    /// be.
-    fn sent_back<'a>(&'a self, _: &'a Facts) -> BoxFuture<'a, SentBack> {
+    /// be. The uid is what it was asked to be paid under.
+    fn sent_back<'a>(&'a self, _uid: Option<&'a str>, _: &'a Facts) -> BoxFuture<'a, SentBack> {
         Box::pin(async { SentBack::default() })
+    }
+
+    /// For how long a payment may be in doubt for a reason, where that is nothing wrong: the
+    /// provider has it and works on it, or waits as we do.
+    fn works_on_it(&self) -> Vec<(&'static str, Duration)> {
+        Vec::new()
     }
 
     /// What the QR code says that a payer scans; `None` of a provider that shows none.

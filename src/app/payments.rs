@@ -116,5 +116,6 @@ pub(super) fn rules(config: &Config) -> PaymentRules {
             most_backoff: span(payments.backoff_max_ms),
         },
         batch: payments.batch,
+        patience: span(payments.alert_after_ms),
     }
 }

@@ -25,6 +25,9 @@ pub struct Payments {
     pub backoff_max_ms: Millis,
     /// How long an action at the ledger or in a book is left to whoever has it.
     pub outbox_lease_ms: Millis,
+    /// How long a payment may go on before admins are told. A provider that has it and works on it
+    /// may take longer.
+    pub alert_after_ms: Millis,
     /// Thai interbank transfers: payouts.
     pub ipps: Option<Box<Provider>>,
     /// `PromptPay` QR codes: top-ups.
@@ -114,6 +117,7 @@ impl Default for Payments {
             backoff_ms: Millis(1_000),
             backoff_max_ms: Millis(300_000),
             outbox_lease_ms: Millis(30_000),
+            alert_after_ms: Millis(600_000),
             ipps: None,
             qp: None,
             wise: None,
@@ -144,6 +148,11 @@ impl Payments {
             "payments.outbox_lease_ms",
             self.outbox_lease_ms.0,
             1_000..=600_000,
+        )?;
+        within(
+            "payments.alert_after_ms",
+            self.alert_after_ms.0,
+            1_000..=86_400_000,
         )?;
         for (name, provider) in [("ipps", &self.ipps), ("qp", &self.qp), ("wise", &self.wise)] {
             if let Some(provider) = provider {

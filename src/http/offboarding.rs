@@ -18,6 +18,8 @@ use crate::domain::broker::BrokerState;
 use crate::domain::canonical::Hash;
 use crate::domain::ids::{AccountId, BrokerId, RequestId};
 use crate::domain::money::format_minor;
+use crate::domain::payment::incoming::IncomingStatus;
+use crate::domain::payment::{IntentStatus, PspName};
 use crate::domain::request::RequestStatus;
 use crate::domain::saga::{SagaKind, SagaStatus};
 use crate::route;
@@ -51,6 +53,12 @@ struct OutstandingView {
     obligations: Counted<ObligationLine>,
     reservations: Counted<ReservationLine>,
     balances: Counted<BalanceLine>,
+    /// Payments through providers that are not over.
+    intents: Counted<IntentLine>,
+    /// Wallets with money on them, or held.
+    wallets: Counted<WalletLine>,
+    /// What came in for its top-ups and is nobody's yet.
+    incoming: Counted<IncomingLine>,
     /// The move of its book that goes on.
     #[schema(required)]
     move_id: Option<uuid::Uuid>,
@@ -110,6 +118,36 @@ struct BalanceLine {
     owner_kind: OwnerKind,
     currency_code: String,
     balance: String,
+}
+
+#[derive(Serialize, utoipa::ToSchema)]
+struct IntentLine {
+    id: uuid::Uuid,
+    #[schema(value_type = String)]
+    channel: PspName,
+    #[schema(value_type = String)]
+    status: IntentStatus,
+}
+
+#[derive(Serialize, utoipa::ToSchema)]
+struct WalletLine {
+    #[schema(example = "merchant.7.THB")]
+    wallet: String,
+    currency_code: String,
+    balance: String,
+    /// What can be paid out of it.
+    available: String,
+}
+
+#[derive(Serialize, utoipa::ToSchema)]
+struct IncomingLine {
+    id: uuid::Uuid,
+    #[schema(value_type = String)]
+    psp_name: PspName,
+    #[schema(value_type = String)]
+    status: IncomingStatus,
+    amount: String,
+    currency_code: String,
 }
 
 #[derive(Serialize, utoipa::ToSchema)]
@@ -208,6 +246,27 @@ async fn outstanding(state: &AppState, found: Outstanding) -> Result<Outstanding
             currency_code: open.owner.currency.into(),
         });
     }
+    let mut wallets = Vec::with_capacity(NAMED);
+    for found in found.wallets.first {
+        let exponent = exponent_of(state, found.wallet.currency.as_str()).await?;
+        wallets.push(WalletLine {
+            balance: format_minor(found.balances.posted(), exponent),
+            available: format_minor(found.available(), exponent),
+            wallet: found.wallet.name.to_string(),
+            currency_code: found.wallet.currency.into(),
+        });
+    }
+    let mut incoming = Vec::with_capacity(NAMED);
+    for one in found.incoming.first {
+        let exponent = exponent_of(state, one.currency.as_str()).await?;
+        incoming.push(IncomingLine {
+            id: one.id,
+            psp_name: one.psp,
+            status: one.status,
+            amount: format_minor(i128::from(one.amount), exponent),
+            currency_code: one.currency.into(),
+        });
+    }
     Ok(OutstandingView {
         requests: counted(found.requests, |open| RequestLine {
             id: open.id,
@@ -232,6 +291,19 @@ async fn outstanding(state: &AppState, found: Outstanding) -> Result<Outstanding
             count: found.balances.count,
             items: balances,
         },
+        intents: counted(found.intents, |intent| IntentLine {
+            id: intent.id,
+            channel: intent.channel,
+            status: intent.status,
+        }),
+        wallets: Counted {
+            count: found.wallets.count,
+            items: wallets,
+        },
+        incoming: Counted {
+            count: found.incoming.count,
+            items: incoming,
+        },
         move_id: found.moving,
     })
 }
@@ -251,6 +323,7 @@ impl From<ExitError> for Problem {
             ExitError::State { .. } | ExitError::Outstanding | ExitError::AnotherBroker { .. } => {
                 Self::new(Code::Conflict).detail(detail)
             }
+            ExitError::Payments(error) => error.into(),
             ExitError::Store(error) | ExitError::File(BookFileError::Store(error)) => error.into(),
             ExitError::Fence(_) | ExitError::File(_) => Self::internal(&error),
         }

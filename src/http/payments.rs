@@ -296,6 +296,7 @@ impl From<PaymentError> for Problem {
             PaymentError::Reason(_) => Self::invalid("reason", detail),
             PaymentError::State { .. }
             | PaymentError::Incoming { .. }
+            | PaymentError::HasLeft { .. }
             | PaymentError::FundingRefused => Self::new(Code::Conflict).detail(detail),
             PaymentError::Book(error) => error.into(),
             PaymentError::Ledger(error) if !error.is_transient() => {

@@ -21,7 +21,7 @@ use crate::domain::moment::Moment;
 use crate::domain::payment::outcome::Facts;
 use crate::domain::payment::{PspName, PspState};
 use crate::route;
-use crate::services::payments::{Evidence, PspCallRow, PspTx, Verdict};
+use crate::services::payments::{Evidence, Finding, Intent, PspCallRow, PspTx, Verdict};
 
 pub fn routes() -> Routes {
     Routes::new()
@@ -46,6 +46,9 @@ struct ResolveBody {
     /// What was found out, and where: 1 to 500 characters.
     #[schema(example = "Their statement of 5 May has it, line 118.")]
     reason: String,
+    /// With `CONFIRMED`, the provider's name for the payment where it is known (WISE's transfer,
+    /// QP's payment): a payment that comes back is known again by it.
+    payment_id: Option<String>,
 }
 
 #[derive(Serialize, utoipa::ToSchema)]
@@ -98,8 +101,11 @@ struct CallView {
 
 #[derive(Serialize, utoipa::ToSchema)]
 struct EvidenceView {
-    broker_id: BrokerId,
-    intent: IntentView,
+    /// Missing, as the intent, where this database was restored to an older time.
+    #[schema(required)]
+    broker_id: Option<BrokerId>,
+    #[schema(required)]
+    intent: Option<IntentView>,
     psp: PspView,
     events: Vec<IntentEventView>,
     /// Every call to the provider and its answer, secrets masked.
@@ -123,15 +129,11 @@ async fn list(
         |(psp, _)| (psp.created_at.into(), psp.id),
         async |(psp, intent)| {
             let broker_id = intent.as_ref().map(|intent| intent.broker);
-            let shown = match intent {
-                Some(intent) => Some(view(&state, intent).await?),
-                None => None,
-            };
             let intent_id = psp.intent;
             Ok(ReviewView {
                 intent_id,
                 broker_id,
-                intent: shown,
+                intent: shown(&state, intent).await?,
                 psp: psp.into(),
             })
         },
@@ -165,8 +167,13 @@ async fn resolve(
     StrictJson(body): StrictJson<ResolveBody>,
 ) -> Result<Json<EvidenceView>, Problem> {
     let payments = &state.app.payments;
-    let by = me.principal.sub();
-    let resolved = payments.resolve(id, body.verdict, &body.reason, by).await?;
+    let finding = Finding {
+        verdict: body.verdict,
+        payment_id: body.payment_id.as_deref(),
+        reason: &body.reason,
+        by: me.principal.sub(),
+    };
+    let resolved = payments.resolve(id, &finding).await?;
     Ok(Json(evidence(&state, resolved).await?))
 }
 
@@ -186,10 +193,18 @@ async fn retry(
     Ok(Json(history(&state, retried).await?))
 }
 
+async fn shown(state: &AppState, intent: Option<Intent>) -> Result<Option<IntentView>, Problem> {
+    match intent {
+        Some(intent) => Ok(Some(view(state, intent).await?)),
+        None => Ok(None),
+    }
+}
+
 async fn evidence(state: &AppState, found: Evidence) -> Result<EvidenceView, Problem> {
+    let broker_id = found.intent.as_ref().map(|intent| intent.broker);
     Ok(EvidenceView {
-        broker_id: found.intent.broker,
-        intent: view(state, found.intent).await?,
+        broker_id,
+        intent: shown(state, found.intent).await?,
         psp: found.psp.into(),
         events: found
             .events

@@ -173,6 +173,12 @@ impl Driver for Qp {
         })
     }
 
+    fn works_on_it(&self) -> Vec<(&'static str, Duration)> {
+        // It may be paid until the code expires.
+        let valid_for = self.config.valid_for;
+        vec![("not_paid_yet", valid_for), ("registered_again", valid_for)]
+    }
+
     fn payload(&self, intent: Uuid, amount: u64) -> Option<Result<String, PromptPayError>> {
         Some(payload(&self.config.biller, intent, amount))
     }

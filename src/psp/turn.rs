@@ -7,7 +7,9 @@ use super::PspTask;
 use super::client::{CallError, Reply};
 use crate::domain::money::format_minor;
 use crate::domain::payment::PspState;
-use crate::domain::payment::outcome::{ErrorClass, Facts, Progress, PspOutcome};
+use crate::domain::payment::outcome::{
+    ErrorClass, Facts, PAID_ANOTHER_AMOUNT, Progress, PspOutcome,
+};
 
 /// How providers that number their answers call a success.
 const SUCCESS: &str = "0000";
@@ -144,7 +146,7 @@ pub(super) fn paid(task: &PspTask, said: &Said, facts: Facts) -> PspOutcome {
     if amount.as_deref() != Some(plain(&wanted).as_str())
         || said.currency.as_deref() != Some(task.currency.as_str())
     {
-        return review("paid_another_amount", facts);
+        return review(PAID_ANOTHER_AMOUNT, facts);
     }
     PspOutcome::Confirmed { facts }
 }

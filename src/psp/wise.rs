@@ -62,8 +62,12 @@ const CODES: Codes = Codes(&[
 const UNKNOWN_TRANSFER: &str = "transfer.not-found";
 /// Where an error's code stands.
 const CODE_AT: [&str; 2] = ["/errors/0/code", "/error"];
-/// Of the newest transfers this many are looked through for one whose id was not heard.
+/// Of the newest transfers these pages of so many are looked through for one whose id was not heard.
 const LISTED: usize = 100;
+const PAGES: usize = 10;
+/// How long a transfer may be on its way, and one that came back may take to be cancelled.
+const ON_ITS_WAY: Duration = Duration::from_hours(72);
+const COMING_BACK: Duration = Duration::from_hours(14 * 24);
 /// A transfer that waits for money which may be under way is asked about this often before a person
 /// is.
 const ASKS_FOR_FUNDING: u32 = 10;
@@ -145,10 +149,26 @@ impl Wise {
     }
 
     /// The state of a transfer that was confirmed, which may bounce weeks later; `None` where it
-    /// can't be had or says nothing to us. The transfer is the confirmed facts' `response_id`.
-    pub async fn bounce(&self, transfer: &str) -> (Option<TransferState>, Vec<CallRecord>) {
+    /// can't be had or says nothing to us. It is known by the confirmed facts' `response_id`, and
+    /// where a person has confirmed it without one, by the uid that it was asked for under.
+    pub async fn bounce(
+        &self,
+        uid: Option<&str>,
+        transfer: Option<&str>,
+    ) -> (Option<TransferState>, Vec<CallRecord>) {
         let mut calls = Vec::new();
-        let answer = self.transfer(transfer, None, &mut calls).await;
+        let transfer = match (transfer, uid) {
+            (Some(transfer), _) => Some(transfer.to_owned()),
+            (None, Some(uid)) => {
+                let listed = self.listed(uid, &mut calls).await.ok().flatten();
+                listed.as_ref().and_then(id_of)
+            }
+            (None, None) => None,
+        };
+        let Some(transfer) = transfer else {
+            return (None, calls);
+        };
+        let answer = self.transfer(&transfer, uid, &mut calls).await;
         let reply = answer.ok().filter(Reply::is_success);
         let state = reply.and_then(|reply| reply.text("/status"));
         (state.as_deref().and_then(TransferState::parse), calls)
@@ -298,38 +318,50 @@ impl Wise {
     /// Looks for the transfer of a uid whose id was not heard.
     async fn find(&self, task: &PspTask, calls: &mut Vec<CallRecord>) -> PspOutcome {
         let mut facts = task.facts.clone();
-        let request = Request {
-            operation: "transfers",
-            method: Method::GET,
-            path: format!(
-                "/v1/transfers?profile={}&limit={LISTED}&offset=0",
-                self.profile
-            ),
-            rq_uid: Some(&task.confirm_rq_uid),
-            body: None,
-            lease: None,
+        let found = match self.listed(&task.confirm_rq_uid, calls).await {
+            Ok(Some(found)) => found,
+            Ok(None) => return turn::unknown(self.deduplicates, facts),
+            Err(NotListed::Call(error)) => return turn::unanswered(task.state, &error, facts),
+            Err(NotListed::Code(code)) => return turn::unanswerable(CODES, &code, facts),
         };
-        let reply = match self.client.call(request, calls).await {
-            Ok(reply) => reply,
-            Err(error) => return turn::unanswered(task.state, &error, facts),
-        };
-        let list = reply.body.as_array().filter(|_| reply.is_success());
-        let Some(list) = list else {
-            let code = turn::code_of(&reply, &CODE_AT);
-            return turn::unanswerable(CODES, &code, facts);
-        };
-        let is_ours = |transfer: &&Value| {
-            transfer["customerTransactionId"].as_str() == Some(&task.confirm_rq_uid)
-        };
-        let Some(found) = list.iter().find(is_ours) else {
-            return turn::unknown(self.deduplicates, facts);
-        };
-        facts.response_id = id_of(found);
-        match told(task, found, facts.clone()) {
+        facts.response_id = id_of(&found);
+        match told(task, &found, facts.clone()) {
             Told::Outcome(outcome) => outcome,
             // Nobody has funded it: its id was not in the row.
             Told::Waiting => turn::may_ask(None, facts),
         }
+    }
+
+    /// The transfer of a uid, where it is among the newest.
+    async fn listed(
+        &self,
+        uid: &str,
+        calls: &mut Vec<CallRecord>,
+    ) -> Result<Option<Value>, NotListed> {
+        for page in 0..PAGES {
+            let (profile, offset) = (self.profile, page * LISTED);
+            let request = Request {
+                operation: "transfers",
+                method: Method::GET,
+                path: format!("/v1/transfers?profile={profile}&limit={LISTED}&offset={offset}"),
+                rq_uid: Some(uid),
+                body: None,
+                lease: None,
+            };
+            let reply = self.client.call(request, calls).await;
+            let reply = reply.map_err(NotListed::Call)?;
+            let list = reply.body.as_array().filter(|_| reply.is_success());
+            let list = list.ok_or_else(|| NotListed::Code(turn::code_of(&reply, &CODE_AT)))?;
+            let is_ours =
+                |transfer: &&Value| transfer["customerTransactionId"].as_str() == Some(uid);
+            if let Some(found) = list.iter().find(is_ours) {
+                return Ok(Some(found.clone()));
+            }
+            if list.len() < LISTED {
+                break;
+            }
+        }
+        Ok(None)
     }
 
     async fn transfer(
@@ -400,16 +432,28 @@ impl Driver for Wise {
         Some(self.watched_for)
     }
 
-    fn sent_back<'a>(&'a self, facts: &'a Facts) -> BoxFuture<'a, SentBack> {
+    fn works_on_it(&self) -> Vec<(&'static str, Duration)> {
+        vec![
+            ("funded", ON_ITS_WAY),
+            ("on_its_way", ON_ITS_WAY),
+            ("bounced", COMING_BACK),
+        ]
+    }
+
+    fn sent_back<'a>(&'a self, uid: Option<&'a str>, facts: &'a Facts) -> BoxFuture<'a, SentBack> {
         Box::pin(async move {
-            let Some(transfer) = &facts.response_id else {
-                return SentBack::default();
-            };
-            let (state, calls) = self.bounce(transfer).await;
+            let (state, calls) = self.bounce(uid, facts.response_id.as_deref()).await;
             let is = state.is_some_and(TransferState::is_returned);
             SentBack { is, calls }
         })
     }
+}
+
+/// Why a transfer could not be looked for.
+enum NotListed {
+    Call(CallError),
+    /// The code of the provider's error.
+    Code(String),
 }
 
 /// What a transfer says of the payment.

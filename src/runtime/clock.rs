@@ -60,6 +60,18 @@ impl Clock {
         }
     }
 
+    /// What a database is to take for the present where the clocks of several processes would be
+    /// compared; `None` where it has its own: one clock for all. A test's time goes with it, and
+    /// a skew does not.
+    #[must_use]
+    pub fn shared(&self) -> Option<DateTime<Utc>> {
+        match self {
+            Self::System => None,
+            Self::Manual(_) => Some(self.now()),
+            Self::Shifted { skew, .. } => Some(self.now() - *skew),
+        }
+    }
+
     /// Moves a manual clock; the others have their own mind.
     pub fn advance(&self, by: Duration) {
         if let Self::Manual(at) = self {

@@ -24,6 +24,7 @@ use serde_json::json;
 use uuid::Uuid;
 
 use super::book_files::{BookFileError, BookFiles, Exported};
+use super::payments::{Incoming, Intent, PaymentError, PaymentService, WalletBalance};
 use crate::domain::account::{AccountRef, HousePurpose, OwnerKind};
 use crate::domain::book_file::Header;
 use crate::domain::broker::{Broker, BrokerState};
@@ -66,6 +67,8 @@ pub enum ExitError {
     Fence(#[from] NotOurs),
     #[error(transparent)]
     File(#[from] BookFileError),
+    #[error("its payments: {0}")]
+    Payments(#[from] PaymentError),
     #[error(transparent)]
     Store(#[from] StoreError),
 }
@@ -82,6 +85,10 @@ impl<T> Section<T> {
         let count = all.len() as u64;
         all.truncate(NAMED);
         Self { count, first: all }
+    }
+
+    fn counted((count, first): (u64, Vec<T>)) -> Self {
+        Self { count, first }
     }
 }
 
@@ -110,7 +117,7 @@ pub struct OpenBalance {
 }
 
 /// All that must be settled before a broker can leave.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Outstanding {
     pub requests: Section<OpenRequest>,
     pub sagas: Section<OpenSaga>,
@@ -120,6 +127,12 @@ pub struct Outstanding {
     /// Accounts of clients, partners and cashiers, and suspense accounts. What the house's other
     /// accounts say is the broker's own affair.
     pub balances: Section<OpenBalance>,
+    /// Payments through providers that are not over.
+    pub intents: Section<Intent>,
+    /// Wallets with money on them, or held.
+    pub wallets: Section<WalletBalance>,
+    /// What came in for its top-ups and is nobody's yet.
+    pub incoming: Section<Incoming>,
     /// Its book is being moved.
     pub moving: Option<Uuid>,
 }
@@ -132,12 +145,15 @@ impl Outstanding {
             && self.obligations.count == 0
             && self.reservations.count == 0
             && self.balances.count == 0
+            && self.intents.count == 0
+            && self.wallets.count == 0
+            && self.incoming.count == 0
             && self.moving.is_none()
     }
 }
 
 /// How far a broker is on its way out.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Exit {
     pub broker: Broker,
     pub outstanding: Outstanding,
@@ -150,16 +166,18 @@ pub struct Offboarding {
     master: Pool,
     router: Arc<Router>,
     files: BookFiles,
+    payments: PaymentService,
 }
 
 impl Offboarding {
     #[must_use]
-    pub fn new(master: Pool, router: Arc<Router>) -> Self {
+    pub fn new(master: Pool, router: Arc<Router>, payments: PaymentService) -> Self {
         let files = BookFiles::new(master.clone(), Arc::clone(&router));
         Self {
             master,
             router,
             files,
+            payments,
         }
     }
 
@@ -423,6 +441,7 @@ impl Offboarding {
         let sagas = exits::open_sagas(&self.master, id).await?;
         let positions = obligations::positions(&self.master, id).await?;
         let moving = moves::open_of(&self.master, id).await?;
+        let payments = self.payments.unsettled(id, named).await?;
         let scope = self.router.book(id).await?;
         let mut read = scope.read().await?;
         let held = book::reservations_held(&mut read).await?;
@@ -450,11 +469,14 @@ impl Offboarding {
         }
         read.end().await?;
         Ok(Outstanding {
-            requests: Section { count, first },
+            requests: Section::counted((count, first)),
             sagas: Section::of(sagas),
             obligations: Section::of(positions),
             reservations: Section::of(held.collect()),
             balances: Section::of(balances),
+            intents: Section::counted(payments.intents),
+            wallets: Section::of(payments.wallets),
+            incoming: Section::counted(payments.incoming),
             moving: moving.map(|open| open.id),
         })
     }

@@ -18,7 +18,9 @@
 mod create;
 mod cursor;
 mod incoming;
+mod leaving;
 mod outbox;
+mod reminders;
 mod review;
 mod system;
 mod turns;
@@ -28,8 +30,9 @@ mod watch;
 
 pub use create::NewIntent;
 pub use incoming::WordError;
+pub use leaving::Unsettled;
 pub use outbox::PaymentOutbox;
-pub use review::{Evidence, Verdict};
+pub use review::{Evidence, Finding, Verdict};
 pub use turns::{PickedUp, PspEngine};
 pub use wake::Wake;
 pub use wallets::{NewWallet, WalletBalance, wallet_name};
@@ -94,6 +97,8 @@ pub enum PaymentError {
         status: IntentStatus,
         why: &'static str,
     },
+    #[error("broker {broker} has left the network: its book is archived")]
+    HasLeft { broker: BrokerId },
     #[error("system.equity hasn't got that much to give, or the wallet is closed")]
     FundingRefused,
     #[error(transparent)]
@@ -140,6 +145,8 @@ pub struct PaymentRules {
     pub outbox: OutboxLeases,
     /// Rows that are picked up at once.
     pub batch: u32,
+    /// How long a payment may go on before admins are told.
+    pub patience: TimeDelta,
 }
 
 impl Default for PaymentRules {
@@ -158,6 +165,7 @@ impl Default for PaymentRules {
                 most_backoff: TimeDelta::minutes(1),
             },
             batch: 10,
+            patience: reminders::PATIENCE,
         }
     }
 }

@@ -9,6 +9,7 @@ pub mod intents;
 pub mod outbox;
 pub mod queue;
 pub mod statements;
+pub mod waiting;
 pub mod wallets;
 pub mod watch;
 

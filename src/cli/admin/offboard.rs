@@ -2,13 +2,13 @@ use std::fs::File;
 use std::io::BufReader;
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use anyhow::Context as _;
 use serde_json::{Value, json};
 
 use super::pause::operator;
 use super::{Failure, Shown, book_file, no_such};
-use crate::app::Stores;
 use crate::cli::table::facts;
 use crate::config::Config;
 use crate::domain::broker::BrokerState;
@@ -27,8 +27,8 @@ pub(super) async fn run(
     cancel: bool,
     config: &Config,
 ) -> Result<(Shown, ExitCode), Failure> {
-    let stores = Stores::open(config)?;
-    let exits = stores.offboarding();
+    let app = super::payment::app(config)?;
+    let exits = app.offboarding.clone();
     let (by, now) = (operator(), Clock::from_env().now());
     if cancel {
         exits.stay(id, &by, now).await.map_err(failure)?;
@@ -40,7 +40,9 @@ pub(super) async fn run(
         (BrokerState::Leaving, Some(out)) if exit.outstanding.is_nothing() => {
             match exits.freeze(id, now).await {
                 Ok(number) => {
-                    let exported = file_of(&stores.book_files(), &exits, id, out).await?;
+                    let systems = &app.systems;
+                    let files = BookFiles::new(systems.master.clone(), Arc::clone(&systems.router));
+                    let exported = file_of(&files, &exits, id, out).await?;
                     failpoint::at("offboard.exported");
                     let archived = exits.archive(id, number, &exported, &by, now).await;
                     archived.map_err(failure)?
@@ -164,6 +166,23 @@ fn lines(found: &Outstanding) -> Vec<String> {
             open.balance
         )
     });
+    section(&mut lines, "payment", &found.intents, |intent| {
+        format!(
+            "{} through {} is {}",
+            intent.id, intent.channel, intent.status
+        )
+    });
+    section(&mut lines, "wallet", &found.wallets, |wallet| {
+        format!(
+            "{}: {}, of that {} can be paid out (minor units)",
+            wallet.wallet.name,
+            wallet.balances.posted(),
+            wallet.available()
+        )
+    });
+    section(&mut lines, "payment that came in", &found.incoming, |one| {
+        format!("{} through {} is {}", one.id, one.psp, one.status)
+    });
     lines.extend(
         found
             .moving
@@ -208,6 +227,18 @@ fn view(found: &Outstanding) -> Value {
             "owner_ref": open.owner.owner_ref,
             "currency_code": open.owner.currency,
             "balance_minor": open.balance.to_string(),
+        })),
+        "intents": of(&found.intents, |intent| json!({
+            "id": intent.id, "channel": intent.channel, "status": intent.status,
+        })),
+        "wallets": of(&found.wallets, |wallet| json!({
+            "wallet": wallet.wallet.name.to_string(),
+            "balance_minor": wallet.balances.posted().to_string(),
+            "available_minor": wallet.available().to_string(),
+        })),
+        "incoming": of(&found.incoming, |one| json!({
+            "id": one.id, "psp_name": one.psp, "status": one.status,
+            "amount_minor": one.amount.to_string(),
         })),
         "move_id": found.moving,
     })

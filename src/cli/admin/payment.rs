@@ -12,7 +12,9 @@ use crate::domain::ledger::AccountName;
 use crate::domain::money::{Amount, format_minor};
 use crate::runtime::{Clock, Entropy};
 use crate::services::Intention;
-use crate::services::payments::{Evidence, Intent, PaymentError, PspTx, Verdict, WalletBalance};
+use crate::services::payments::{
+    Evidence, Finding, Intent, PaymentError, PspTx, Verdict, WalletBalance,
+};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Review {
@@ -35,6 +37,10 @@ pub(super) enum Review {
         /// What was found out, and where
         #[arg(long)]
         reason: String,
+        /// With CONFIRMED, the provider's name for the payment where it is known: a payment that
+        /// comes back is known again by it
+        #[arg(long, value_name = "ID")]
+        payment_id: Option<String>,
     },
 }
 
@@ -87,10 +93,15 @@ pub(super) async fn review(what: &Review, config: &Config) -> Result<Shown, Fail
             intent,
             verdict,
             reason,
+            payment_id,
         } => {
-            let resolved = payments
-                .resolve(*intent, *verdict, reason, &operator())
-                .await;
+            let finding = Finding {
+                verdict: *verdict,
+                payment_id: payment_id.as_deref(),
+                reason,
+                by: &operator(),
+            };
+            let resolved = payments.resolve(*intent, &finding).await;
             Ok(shown(&resolved.map_err(failure)?))
         }
     }
@@ -159,15 +170,24 @@ fn listed(found: &[(PspTx, Option<Intent>)]) -> Shown {
 }
 
 fn shown(found: &Evidence) -> Shown {
-    let (intent, psp) = (&found.intent, &found.psp);
+    let (intent, psp) = (found.intent.as_ref(), &found.psp);
     let or_none = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
+    let of_intent = |fact: &dyn Fn(&Intent) -> String| {
+        intent.map_or_else(|| "its row is missing here".to_owned(), fact)
+    };
     let known = facts(&[
-        ("intent", intent.id.to_string()),
-        ("broker", intent.broker.to_string()),
-        ("status", intent.status.to_string()),
-        ("wallet", intent.wallet.to_string()),
-        ("amount (minor units)", intent.amount.to_string()),
-        ("fee (minor units)", intent.fee.to_string()),
+        ("intent", psp.intent.to_string()),
+        ("broker", of_intent(&|intent| intent.broker.to_string())),
+        ("status", of_intent(&|intent| intent.status.to_string())),
+        ("wallet", of_intent(&|intent| intent.wallet.to_string())),
+        (
+            "amount (minor units)",
+            of_intent(&|intent| intent.amount.to_string()),
+        ),
+        (
+            "fee (minor units)",
+            of_intent(&|intent| intent.fee.to_string()),
+        ),
         ("provider", psp.psp.to_string()),
         ("state", psp.state.to_string()),
         ("why", or_none(&psp.last_error)),
@@ -217,9 +237,9 @@ fn shown(found: &Evidence) -> Shown {
     Shown {
         text: lines.join("\n"),
         json: json!({
-            "intent_id": intent.id,
-            "broker_id": intent.broker,
-            "status": intent.status,
+            "intent_id": psp.intent,
+            "broker_id": intent.map(|intent| intent.broker),
+            "status": intent.map(|intent| intent.status),
             "psp": psp_view(psp),
             "events": events.collect::<Value>(),
             "calls": calls.collect::<Value>(),

@@ -4,6 +4,9 @@ use serde::{Deserialize, Serialize};
 
 use super::PspState;
 
+/// Why a payment is under review whose provider says that another amount was paid.
+pub const PAID_ANOTHER_AMOUNT: &str = "paid_another_amount";
+
 /// What a provider has told of a payment, as far as it has.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Facts {

@@ -244,12 +244,36 @@ async fn each_state_of_a_transfer_means_one_thing() {
             .await;
         assert_eq!(turn.outcome.state_after(S::Inquiring), Ok(next), "{status}");
         provider.says(200, &transfer(status));
-        let (state, calls) = driver.bounce("55").await;
+        let (state, calls) = driver.bounce(None, Some("55")).await;
         assert_eq!(state.map(TransferState::is_returned), returned, "{status}");
         assert_eq!(calls.len(), 1);
     }
     provider.says(404, &transfer("funds_refunded"));
-    assert_eq!(driver.bounce("55").await.0, None);
+    assert_eq!(driver.bounce(None, Some("55")).await.0, None);
+}
+
+#[tokio::test]
+async fn a_transfer_whose_id_was_never_heard_is_known_by_its_uid() {
+    let Pair(provider, driver) = &Pair::new(false).await;
+    let uid = uuid::Uuid::from_u128(9).to_string();
+    let page = |with: Option<Value>| {
+        let foreign = (0..LISTED - 1).map(|n| json!({ "id": n, "customerTransactionId": "x" }));
+        let last = with.unwrap_or_else(|| json!({ "id": 1, "customerTransactionId": "y" }));
+        let all: Vec<Value> = foreign.chain([last]).collect();
+        answer(200, &json!(all))
+    };
+    let told = answer(200, &transfer("funds_refunded"));
+    provider.gives(vec![page(None), page(Some(transfer("processing"))), told]);
+    let (state, calls) = driver.bounce(Some(&uid), None).await;
+    assert_eq!(state, Some(TransferState::Refunded));
+    assert_eq!(calls.len(), 3, "page after page, and then itself");
+    provider.gives(vec![answer(200, &json!([]))]);
+    assert_eq!(driver.bounce(Some(&uid), None).await.0, None);
+    provider.gives(vec![page(None); PAGES + 5]);
+    let (state, calls) = driver.bounce(Some(&uid), None).await;
+    assert_eq!((state, calls.len()), (None, PAGES), "not for ever");
+    let (state, calls) = driver.bounce(None, None).await;
+    assert_eq!((state, calls.len()), (None, 0));
 }
 
 #[tokio::test]

@@ -28,7 +28,7 @@ use crate::stores::StoreError;
 use crate::stores::ledger::{ChainOutcome, Leg, Movement};
 use crate::stores::master;
 use crate::stores::master::alerts::{self, NewAlert};
-use crate::stores::pm::incoming::{self, CallbackRow, Incoming};
+use crate::stores::pm::incoming::{self, CallbackRow, Ended, Incoming};
 use crate::stores::pm::{self, intents, wallets};
 
 /// Names a provider's payment; never changes.
@@ -276,7 +276,7 @@ impl PaymentService {
     ///
     /// # Errors
     /// [`PaymentError::NoSuchIncoming`], [`PaymentError::NoSuchWallet`], a wallet in another
-    /// currency, a payment that somebody has already.
+    /// currency or of a broker that has left, a payment that somebody has already.
     pub async fn assign(
         &self,
         id: Uuid,
@@ -296,6 +296,7 @@ impl PaymentService {
                 rule: format!("is one in {}", found.currency),
             });
         }
+        inner.is_here(known.broker).await?;
         let now = inner.clock.now();
         if incoming::give(&inner.pm, id, wallet, &because, by, now).await? {
             failpoint::at("incoming.given");
@@ -320,35 +321,22 @@ impl PaymentOutbox {
     /// nothing can be said yet; gives how many it brought.
     ///
     /// # Errors
-    /// The first of the databases' or the ledger's; what was done before it stays.
+    /// The first of the databases' or the ledger's. What it was about comes after all others then.
     pub async fn take_in(&self, limit: u32) -> Result<usize, PaymentError> {
         let inner = &self.0;
         let now = inner.clock.now();
         let ended = incoming::ended(&inner.pm, limit).await?;
-        for one in &ended {
-            let payment = &one.incoming;
-            let is_amount = payment.amount == one.wanted;
-            let by = one.by.as_deref();
-            let credited = match goes(one.state, by, &payment.payment_id, is_amount) {
-                Goes::Nowhere => continue,
-                Goes::Credited => true,
-                Goes::Claims => {
-                    let by = incoming::claim(&inner.pm, payment).await?;
-                    by.as_ref() == Some(&payment.payment_id)
-                }
-                Goes::Suspense => false,
-            };
-            if credited {
-                let (from, to) = (IncomingStatus::Waiting, IncomingStatus::Credited);
-                incoming::set_status(&inner.pm, payment.id, from, to, now).await?;
-            } else {
-                inner.suspend(payment).await?;
-            }
-        }
         let given = incoming::given(&inner.pm, limit).await?;
-        for one in &given {
-            inner.hand_over(one).await?;
+        let mut all = Ok(());
+        for one in &ended {
+            let brought = inner.bring(one).await;
+            all = all.and(inner.or_later(&one.incoming, brought).await);
         }
+        for one in &given {
+            let handed_over = inner.hand_over(one).await;
+            all = all.and(inner.or_later(one, handed_over).await);
+        }
+        all?;
         if incoming::hasten(&inner.pm, ASK_EVERY, ASK_FOR, now).await? > 0 {
             inner.queues.values().for_each(Cursor::reset);
             inner.wake.up();
@@ -358,6 +346,42 @@ impl PaymentOutbox {
 }
 
 impl super::Inner {
+    /// Brings a payment where it goes, now that its row has ended.
+    async fn bring(&self, one: &Ended) -> Result<(), PaymentError> {
+        let payment = &one.incoming;
+        let is_amount = payment.amount == one.wanted;
+        let by = one.by.as_deref();
+        let credited = match goes(one.state, by, &payment.payment_id, is_amount) {
+            Goes::Nowhere => return Ok(()),
+            Goes::Credited => true,
+            Goes::Claims => {
+                let by = incoming::claim(&self.pm, payment).await?;
+                by.as_ref() == Some(&payment.payment_id)
+            }
+            Goes::Suspense => false,
+        };
+        if !credited {
+            return self.suspend(payment).await;
+        }
+        let (from, to) = (IncomingStatus::Waiting, IncomingStatus::Credited);
+        let now = self.clock.now();
+        incoming::set_status(&self.pm, payment.id, from, to, now).await?;
+        Ok(())
+    }
+
+    /// What went wrong with a payment keeps no other waiting.
+    async fn or_later(
+        &self,
+        payment: &Incoming,
+        done: Result<(), PaymentError>,
+    ) -> Result<(), PaymentError> {
+        if let Err(error) = &done {
+            tracing::warn!(%error, payment = %payment.id, "a payment that came in waits");
+            incoming::put_off(&self.pm, payment.id, self.clock.now()).await?;
+        }
+        done
+    }
+
     /// Nobody waits for it any more.
     async fn suspend(&self, payment: &Incoming) -> Result<(), PaymentError> {
         self.put_aside(payment).await?;
@@ -431,7 +455,7 @@ impl super::Inner {
         }
     }
 
-    async fn alert_open(&self, payment: &Incoming) -> Result<(), StoreError> {
+    pub(super) async fn alert_open(&self, payment: &Incoming) -> Result<(), StoreError> {
         let what = match payment.intent {
             Some(intent) => format!("for top-up {intent}, which had ended or was paid before"),
             None => format!("for {:?}, which is no top-up of ours", payment.reference),

@@ -20,6 +20,7 @@ use crate::domain::ledger::{
 };
 use crate::domain::payment::{IntentEvent, IntentKind, IntentStatus, OutboxAction, book_step};
 use crate::runtime::failpoint;
+use crate::services::books::BooksError;
 use crate::stores::StoreError;
 use crate::stores::ledger::{ChainOutcome, Hold, Leg, Movement, SettleOutcome};
 use crate::stores::master::alerts::NewAlert;
@@ -64,7 +65,7 @@ impl PaymentOutbox {
             by: &inner.process,
             limit,
         };
-        let taken = outbox::take(&inner.pm, &look, leases, now).await?;
+        let taken = outbox::take(&inner.pm, &look, leases, &inner.clock).await?;
         let newest = taken.last().map(|taken| taken.created_at);
         inner
             .actions
@@ -268,7 +269,16 @@ impl PaymentOutbox {
             work,
         };
         let now = self.0.clock.now();
-        Ok(self.0.books.apply(intent.broker, job, now).await?)
+        match self.0.books.apply(intent.broker, job, now).await {
+            // A book that is moving, or is paused, comes back; one that was archived does not.
+            Err(
+                error @ (BooksError::Store(StoreError::Moving { .. }) | BooksError::Hindered(_)),
+            ) => {
+                self.0.is_here(intent.broker).await?;
+                Err(error.into())
+            }
+            done => Ok(done?),
+        }
     }
 
     /// Writes what an action has come to.
@@ -556,7 +566,9 @@ fn odd(intent: &Intent, what: &str) -> PaymentError {
 const fn is_hopeless(error: &PaymentError) -> bool {
     match error {
         PaymentError::Ledger(error) => !error.is_transient(),
-        PaymentError::Store(StoreError::Corrupt { .. }) | PaymentError::NoSuchIntent => true,
+        PaymentError::Store(StoreError::Corrupt { .. })
+        | PaymentError::NoSuchIntent
+        | PaymentError::HasLeft { .. } => true,
         PaymentError::Book(_)
         | PaymentError::Store(_)
         | PaymentError::Hindered(_)

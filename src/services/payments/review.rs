@@ -7,7 +7,8 @@ use uuid::Uuid;
 use super::outbox::STUCK;
 use super::turns::REVIEW;
 use super::{IntentHistory, PaymentError, PaymentService};
-use crate::domain::payment::{IntentStatus, OutboxAction, PspState};
+use crate::domain::payment::outcome::PAID_ANOTHER_AMOUNT;
+use crate::domain::payment::{IntentKind, IntentStatus, OutboxAction, PspState};
 use crate::domain::reason;
 use crate::domain::words::words;
 use crate::stores::master::{self, alerts};
@@ -27,10 +28,26 @@ words!(
     }
 );
 
+/// The longest name of a provider for a payment.
+const MAX_PAYMENT_ID: usize = 128;
+
+/// What somebody says of a payment under review.
+#[derive(Clone, Copy, Debug)]
+pub struct Finding<'a> {
+    pub verdict: Verdict,
+    /// The provider's name for the payment that it has made or taken in, where it is known: by it
+    /// a payment that comes back, or a callback, is known again.
+    pub payment_id: Option<&'a str>,
+    /// What was found out, and where.
+    pub reason: &'a str,
+    pub by: &'a str,
+}
+
 /// Everything that is known of a payment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Evidence {
-    pub intent: Intent,
+    /// `None` where its row is missing: this database was restored to an older time.
+    pub intent: Option<Intent>,
     pub psp: PspTx,
     pub events: Vec<IntentEventRow>,
     pub calls: Vec<PspCallRow>,
@@ -65,9 +82,7 @@ impl PaymentService {
     /// [`PaymentError::NoSuchIntent`]; the database's.
     pub async fn evidence(&self, id: Uuid) -> Result<Evidence, PaymentError> {
         let pm = &self.0.pm;
-        let intent = intents::get(pm, id)
-            .await?
-            .ok_or(PaymentError::NoSuchIntent)?;
+        let intent = intents::get(pm, id).await?;
         let psp = queue::of(pm, id).await?.ok_or(PaymentError::NoSuchIntent)?;
         let events = events::of(pm, id).await?;
         let calls = calls::of(pm, id).await?;
@@ -83,24 +98,37 @@ impl PaymentService {
     /// The same verdict again changes nothing.
     ///
     /// # Errors
-    /// [`PaymentError::State`] for what waits for nobody, or had the other verdict; a reason that
-    /// is none.
-    pub async fn resolve(
-        &self,
-        id: Uuid,
-        verdict: Verdict,
-        because: &str,
-        by: &str,
-    ) -> Result<Evidence, PaymentError> {
-        let because = reason::checked(because)?;
+    /// [`PaymentError::State`] for what waits for nobody, had the other verdict, or whose intent is
+    /// missing; a reason that is none; a top-up that was paid with another amount, which is never
+    /// credited as if it had been the right one.
+    pub async fn resolve(&self, id: Uuid, finding: &Finding<'_>) -> Result<Evidence, PaymentError> {
+        let &Finding { verdict, by, .. } = finding;
+        let because = reason::checked(finding.reason)?;
+        let payment_id = payment_id(finding)?;
         let (state, action) = match verdict {
             Verdict::Confirmed => (PspState::Confirmed, OutboxAction::Post),
             Verdict::Failed => (PspState::Failed, OutboxAction::Void),
         };
         let now = self.0.clock.now();
         let found = self.evidence(id).await?;
+        let Some(intent) = found.intent else {
+            let why =
+                "its row is missing here: bring this database to the time of the others first";
+            let status = IntentStatus::ManualReview;
+            return Err(PaymentError::State { status, why });
+        };
+        let is_another = found.psp.last_error.as_deref() == Some(PAID_ANOTHER_AMOUNT);
+        let credits = (verdict, intent.kind) == (Verdict::Confirmed, IntentKind::TopUp);
+        if credits && is_another && found.psp.state == PspState::ManualReview {
+            let rule = "is FAILED for a top-up that was paid with another amount: what came in goes \
+                        to system.suspense by its callback, and from there to a wallet";
+            return Err(PaymentError::Invalid {
+                field: "verdict",
+                rule: rule.to_owned(),
+            });
+        }
         let mut tx = pm::begin(&self.0.pm).await?;
-        if !queue::resolve(&mut tx, id, state, now).await? {
+        if !queue::resolve(&mut tx, id, state, payment_id, now).await? {
             drop(tx);
             let found = self.evidence(id).await?;
             if found.psp.state == state {
@@ -108,22 +136,22 @@ impl PaymentService {
             }
             let why = "only what is under review is resolved";
             return Err(PaymentError::State {
-                status: found.intent.status,
+                status: found.intent.map_or(intent.status, |intent| intent.status),
                 why,
             });
         }
         let line = NewIntentEvent {
             intent: id,
-            from: Some(found.intent.status),
+            from: Some(intent.status),
             to: IntentStatus::ManualReview,
             reason: Some(&because),
-            payload: json!({ "review": { "verdict": verdict, "by": by } }),
+            payload: json!({ "review": { "verdict": verdict, "by": by, "payment_id": payment_id } }),
         };
         events::insert(&mut tx, &line, now).await?;
         let event = self.0.entropy.uuid(now);
         outbox::insert(&mut tx, event, id, action, now).await?;
         if verdict == Verdict::Confirmed {
-            self.0.have_watched(&mut tx, &found.intent).await?;
+            self.0.have_watched(&mut tx, &intent).await?;
         }
         pm::commit(tx).await?;
         let mut tx = master::begin(&self.0.master).await?;
@@ -164,4 +192,20 @@ impl PaymentService {
         self.0.wake.up();
         self.get(intent.broker, id).await
     }
+}
+
+/// A provider's name for a payment, where it can be one: it stands in paths.
+fn payment_id<'a>(finding: &Finding<'a>) -> Result<Option<&'a str>, PaymentError> {
+    let Some(id) = finding.payment_id else {
+        return Ok(None);
+    };
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+    let is_name = (1..=MAX_PAYMENT_ID).contains(&id.len()) && id.bytes().all(plain);
+    if is_name && finding.verdict == Verdict::Confirmed {
+        return Ok(Some(id));
+    }
+    let rule =
+        format!("goes with CONFIRMED, and is 1 to {MAX_PAYMENT_ID} of letters, digits and '-'");
+    let field = "payment_id";
+    Err(PaymentError::Invalid { field, rule })
 }

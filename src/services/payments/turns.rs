@@ -65,7 +65,7 @@ impl PspEngine {
             by: &inner.process,
             limit,
         };
-        let rows = queue::pick_up(&inner.pm, &look, leases, now).await?;
+        let rows = queue::pick_up(&inner.pm, &look, leases, &inner.clock).await?;
         let newest = rows.last().map(|row| row.created_at);
         cursor.found(newest, rows.len() == limit as usize, now);
         let picked_up = rows.into_iter().map(|row| PickedUp {
@@ -270,20 +270,7 @@ impl PspEngine {
         Ok(())
     }
 
-    /// Tells admins of all that waits for a person: whoever wrote it down may have died before it
-    /// could tell, or the master was away.
-    ///
-    /// # Errors
-    /// The databases'.
-    pub async fn remind(&self, limit: u32) -> Result<(), StoreError> {
-        for row in queue::reviews(&self.0.pm, None, limit).await? {
-            let reason = row.last_error.clone().unwrap_or_default();
-            self.alert(&row, &reason).await?;
-        }
-        Ok(())
-    }
-
-    async fn alert(&self, row: &PspTx, reason: &str) -> Result<(), StoreError> {
+    pub(super) async fn alert(&self, row: &PspTx, reason: &str) -> Result<(), StoreError> {
         let alert = NewAlert {
             kind: REVIEW,
             subject: row.intent.to_string(),

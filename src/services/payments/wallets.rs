@@ -42,6 +42,13 @@ impl WalletBalance {
         let held = i128::try_from(self.balances.debits_pending).unwrap_or(i128::MAX);
         self.balances.posted().saturating_sub(held)
     }
+
+    /// Whether there is nothing on it, and nothing is on its way.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        let pending = (self.balances.debits_pending, self.balances.credits_pending);
+        self.balances.posted() == 0 && pending == (0, 0)
+    }
 }
 
 /// The account of a broker's own wallet, or of one of its partners'.
@@ -180,7 +187,7 @@ impl PaymentService {
     /// repeat of the same intention moves nothing.
     ///
     /// # Errors
-    /// [`PaymentError::NoSuchWallet`]; see [`PaymentError`].
+    /// [`PaymentError::NoSuchWallet`]; [`PaymentError::HasLeft`]; see [`PaymentError`].
     pub async fn fund(
         &self,
         name: &AccountName,
@@ -189,6 +196,7 @@ impl PaymentService {
     ) -> Result<WalletBalance, PaymentError> {
         let wallet = wallets::get(&self.0.pm, name).await?;
         let wallet = wallet.ok_or(PaymentError::NoSuchWallet)?;
+        self.0.is_here(wallet.broker).await?;
         let now = self.0.clock.now();
         let key = format!("{}\0{}", intention.client, intention.key);
         let funding = Uuid::new_v5(&FUNDING_NS, key.as_bytes());

@@ -25,14 +25,21 @@ impl PspEngine {
     /// Asks a provider about payments that it may send back; gives how many it was asked about.
     ///
     /// # Errors
-    /// The database's. What could not be asked is asked again in its turn.
+    /// The first of the database's; the others are asked about all the same, and what could not
+    /// be asked is asked again in its turn.
     pub async fn watch(&self, psp: PspName, limit: u32) -> Result<usize, PaymentError> {
         let inner = &self.0;
         let now = inner.clock.now();
         let due = watch::due(&inner.pm, psp, BETWEEN, limit, now).await?;
+        let mut all = Ok(());
         for one in &due {
-            self.look_at(psp, one).await?;
+            let looked = self.look_at(psp, one).await;
+            if let Err(error) = &looked {
+                tracing::warn!(%error, intent = %one.intent_id, "it is asked about in its turn");
+            }
+            all = all.and(looked);
         }
+        all?;
         watch::end_old(&inner.pm, psp, limit, now).await?;
         Ok(due.len())
     }
@@ -47,7 +54,8 @@ impl PspEngine {
         let Some(row) = row.filter(|row| row.state == PspState::Confirmed) else {
             return self.forget(watched).await;
         };
-        let answer = driver.sent_back(&row.facts).await;
+        let uid = row.confirm_rq_uid.as_deref();
+        let answer = driver.sent_back(uid, &row.facts).await;
         self.keep(&row, &answer.calls).await?;
         if !answer.is {
             return Ok(());

@@ -6,6 +6,7 @@ use sqlx::{FromRow, PgPool};
 use uuid::Uuid;
 
 use super::{PmTx, failed, kept};
+use crate::domain::ids::BrokerId;
 use crate::domain::ledger::AccountName;
 use crate::domain::money::CurrencyCode;
 use crate::domain::payment::incoming::{CallbackVerdict, IncomingStatus};
@@ -177,7 +178,7 @@ pub struct Ended {
     pub wanted: u64,
 }
 
-/// Payments that wait for nothing but us: their row has ended, the oldest first.
+/// Payments that wait for nothing but us: their row has ended, the longest untouched first.
 ///
 /// # Errors
 /// The database's, or a row that can't be read.
@@ -198,7 +199,7 @@ pub async fn ended(pm: &PgPool, limit: u32) -> Result<Vec<Ended>, StoreError> {
          JOIN pm.psp_tx_map t ON t.intent_id = p.intent_id
          JOIN pm.intent i ON i.id = p.intent_id
          WHERE p.status = 'waiting' AND t.state IN ('CONFIRMED', 'FAILED')
-         ORDER BY p.received_at, p.id LIMIT $1"
+         ORDER BY p.updated_at, p.id LIMIT $1"
     ))
     .bind(i64::from(limit))
     .fetch_all(pm)
@@ -216,7 +217,8 @@ pub async fn ended(pm: &PgPool, limit: u32) -> Result<Vec<Ended>, StoreError> {
     rows.into_iter().map(read).collect()
 }
 
-/// Payments that a person has given to somebody who hasn't got them yet.
+/// Payments that a person has given to somebody who hasn't got them yet, the longest untouched
+/// first.
 ///
 /// # Errors
 /// The database's, or a row that can't be read.
@@ -226,7 +228,7 @@ pub async fn given(pm: &PgPool, limit: u32) -> Result<Vec<Incoming>, StoreError>
         columns!(),
         " FROM pm.psp_incoming p
          WHERE p.status IN ('waiting', 'suspense', 'unknown') AND p.wallet IS NOT NULL
-         ORDER BY p.received_at, p.id LIMIT $1"
+         ORDER BY p.updated_at, p.id LIMIT $1"
     ))
     .bind(i64::from(limit))
     .fetch_all(pm)
@@ -302,6 +304,39 @@ pub async fn set_status(
     Ok(done.rows_affected() == 1)
 }
 
+/// Has a payment come after all others that wait.
+///
+/// # Errors
+/// The database's.
+pub async fn put_off(pm: &PgPool, id: Uuid, now: DateTime<Utc>) -> Result<(), StoreError> {
+    sqlx::query("UPDATE pm.psp_incoming SET updated_at = $1 WHERE id = $2")
+        .bind(now)
+        .bind(id)
+        .execute(pm)
+        .await
+        .map_err(failed)?;
+    Ok(())
+}
+
+/// Payments of which nobody knows yet whose they are, the oldest first.
+///
+/// # Errors
+/// The database's, or a row that can't be read.
+pub async fn of_nobody(pm: &PgPool, limit: u32) -> Result<Vec<Incoming>, StoreError> {
+    let rows: Vec<Row> = sqlx::query_as(concat!(
+        "SELECT ",
+        columns!(),
+        " FROM pm.psp_incoming p
+         WHERE p.status IN ('suspense', 'unknown') AND p.wallet IS NULL
+         ORDER BY p.received_at, p.id LIMIT $1"
+    ))
+    .bind(i64::from(limit))
+    .fetch_all(pm)
+    .await
+    .map_err(failed)?;
+    rows.into_iter().map(Row::read).collect()
+}
+
 /// Writes down whom a person gives a payment to, before it moves; gives whether it is so.
 ///
 /// # Errors
@@ -344,6 +379,39 @@ pub async fn get(pm: &PgPool, id: Uuid) -> Result<Option<Incoming>, StoreError> 
     .await
     .map_err(failed)?;
     row.map(Row::read).transpose()
+}
+
+/// How many payments for a broker's top-ups nobody has yet, and the oldest of them.
+///
+/// # Errors
+/// The database's, or a row that can't be read.
+pub async fn open_of(
+    pm: &PgPool,
+    broker: BrokerId,
+    named: u32,
+) -> Result<(u64, Vec<Incoming>), StoreError> {
+    let count: i64 = sqlx::query_scalar(
+        "SELECT COUNT(*) FROM pm.psp_incoming p JOIN pm.intent i ON i.id = p.intent_id
+         WHERE p.status IN ('waiting', 'suspense', 'unknown') AND i.broker_id = $1",
+    )
+    .bind(kept(broker))
+    .fetch_one(pm)
+    .await
+    .map_err(failed)?;
+    let rows: Vec<Row> = sqlx::query_as(concat!(
+        "SELECT ",
+        columns!(),
+        " FROM pm.psp_incoming p JOIN pm.intent i ON i.id = p.intent_id
+         WHERE p.status IN ('waiting', 'suspense', 'unknown') AND i.broker_id = $1
+         ORDER BY p.received_at, p.id LIMIT $2"
+    ))
+    .bind(kept(broker))
+    .bind(i64::from(named))
+    .fetch_all(pm)
+    .await
+    .map_err(failed)?;
+    let rows: Result<_, _> = rows.into_iter().map(Row::read).collect();
+    Ok((count.unsigned_abs(), rows?))
 }
 
 /// Payments that nobody has yet, the oldest first; `after` is the last of the page before.

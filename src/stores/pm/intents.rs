@@ -232,6 +232,44 @@ pub async fn list(
     rows.into_iter().map(Row::read).collect()
 }
 
+/// How many of a broker's intents are not over, and the oldest of them.
+///
+/// # Errors
+/// The database's, or a row that can't be read.
+pub async fn open(
+    pm: &PgPool,
+    broker: BrokerId,
+    named: u32,
+) -> Result<(u64, Vec<Intent>), StoreError> {
+    let is_open: Vec<&str> = IntentStatus::ALL
+        .iter()
+        .filter(|status| !status.is_over())
+        .map(|status| status.as_str())
+        .collect();
+    let count: i64 = sqlx::query_scalar(
+        "SELECT COUNT(*) FROM pm.intent WHERE broker_id = $1 AND status = ANY($2)",
+    )
+    .bind(kept(broker))
+    .bind(&is_open)
+    .fetch_one(pm)
+    .await
+    .map_err(failed)?;
+    let rows: Vec<Row> = sqlx::query_as(concat!(
+        "SELECT ",
+        columns!(),
+        " FROM pm.intent WHERE broker_id = $1 AND status = ANY($2)
+          ORDER BY created_at, id LIMIT $3"
+    ))
+    .bind(kept(broker))
+    .bind(&is_open)
+    .bind(i64::from(named))
+    .fetch_all(pm)
+    .await
+    .map_err(failed)?;
+    let rows: Result<_, _> = rows.into_iter().map(Row::read).collect();
+    Ok((count.unsigned_abs(), rows?))
+}
+
 /// Brings an intent from one status to the next; gives whether it was in the first.
 ///
 /// # Errors

@@ -6,6 +6,7 @@ use uuid::Uuid;
 
 use super::{PmTx, failed};
 use crate::domain::payment::OutboxAction;
+use crate::runtime::Clock;
 use crate::stores::StoreError;
 use crate::stores::error::corrupt;
 
@@ -66,21 +67,22 @@ pub async fn insert(
     Ok(done.rows_affected() == 1)
 }
 
-/// Takes on actions that nobody works on, the oldest first. `$1` now, `$2` since when a lease has
-/// run out, `$3` and `$4` the first and the longest wait in seconds, `$5` how many, `$6` by whom,
-/// `$7` since when they were created.
+/// Takes on actions that nobody works on, the oldest first. `$1` now, `$2` how many seconds a
+/// lease lasts, `$3` and `$4` the first and the longest wait in seconds, `$5` how many, `$6` by whom,
+/// `$7` since when they were created, `$8` the present by which leases are given and run out: the
+/// database's own where it is NULL.
 pub const TAKE: &str = "WITH due AS (
          SELECT id FROM pm.outbox_event
          WHERE status = 'pending' AND created_at >= $7 AND (
                (leased_at IS NULL AND (retry_count = 0
                     OR updated_at <= $1 - make_interval(secs =>
                         LEAST($3 * power(2, LEAST(retry_count, 20) - 1), $4))))
-               OR leased_at < $2)
+               OR leased_at < COALESCE($8, now()) - make_interval(secs => $2))
          ORDER BY created_at, id
          LIMIT $5
          FOR UPDATE SKIP LOCKED
      )
-     UPDATE pm.outbox_event e SET leased_by = $6, leased_at = $1, updated_at = $1
+     UPDATE pm.outbox_event e SET leased_by = $6, leased_at = COALESCE($8, now()), updated_at = $1
      FROM due WHERE e.id = due.id
      RETURNING e.id, e.intent_id, e.action, e.leased_by, e.leased_at, e.retry_count, e.created_at";
 
@@ -120,16 +122,17 @@ pub async fn take(
     pm: &PgPool,
     look: &Look<'_>,
     leases: &OutboxLeases,
-    now: DateTime<Utc>,
+    clock: &Clock,
 ) -> Result<Vec<Taken>, StoreError> {
     let mut rows: Vec<Row> = sqlx::query_as(TAKE)
-        .bind(now)
-        .bind(now - leases.lease)
+        .bind(clock.now())
+        .bind(leases.lease.as_seconds_f64())
         .bind(leases.backoff.as_seconds_f64())
         .bind(leases.most_backoff.as_seconds_f64())
         .bind(i64::from(look.limit))
         .bind(look.by)
         .bind(look.from)
+        .bind(clock.shared())
         .fetch_all(pm)
         .await
         .map_err(failed)?;

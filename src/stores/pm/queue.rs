@@ -10,6 +10,7 @@ use uuid::Uuid;
 use super::{PmTx, failed};
 use crate::domain::payment::outcome::Facts;
 use crate::domain::payment::{PspName, PspState};
+use crate::runtime::Clock;
 use crate::stores::StoreError;
 use crate::stores::error::corrupt;
 
@@ -129,9 +130,11 @@ pub async fn insert(
     Ok(())
 }
 
-/// Takes on rows of a provider, the oldest first. `$1` the provider, `$2` now, `$3` and `$4` since
-/// when a lease has run out, `$5` and `$6` the first and the longest wait in seconds, `$7` how
-/// many, `$8` by whom, `$9` since when they were created.
+/// Takes on rows of a provider, the oldest first. `$1` the provider, `$2` now, `$3` and `$4` how
+/// many seconds a lease lasts, `$5` and `$6` the first and the longest wait in seconds, `$7` how
+/// many, `$8` by whom, `$9` since when they were created, `$10` the present by which leases are
+/// given and run out: the database's own where it is NULL, so that no process's clock decides over
+/// another's lease.
 ///
 /// What is found in `CONFIRM_PENDING` may have been sent: it is asked about and not sent again. An
 /// intent that is picked up for the first time is `processing` from then on.
@@ -144,15 +147,17 @@ pub const PICK_UP: &str = concat!(
                (leased_at IS NULL AND (retry_count = 0
                     OR updated_at <= $2 - make_interval(secs =>
                         LEAST($5 * power(2, LEAST(retry_count, 20) - 1), $6))))
-               OR (retry_count = 0 AND leased_at < $3)
-               OR (retry_count >= 1 AND leased_at < $4)
+               OR (retry_count = 0
+                   AND leased_at < COALESCE($10, now()) - make_interval(secs => $3))
+               OR (retry_count >= 1
+                   AND leased_at < COALESCE($10, now()) - make_interval(secs => $4))
            )
          ORDER BY created_at
          LIMIT $7
          FOR UPDATE SKIP LOCKED
      ),
      picked AS (UPDATE pm.psp_tx_map t
-     SET leased_by = $8, leased_at = $2, updated_at = $2,
+     SET leased_by = $8, leased_at = COALESCE($10, now()), updated_at = $2,
          query_rq_uid = COALESCE(t.query_rq_uid, md5(t.intent_id::text || ':query')::uuid::text),
          confirm_rq_uid = COALESCE(t.confirm_rq_uid, t.intent_id::text),
          state = CASE t.state
@@ -191,19 +196,20 @@ pub async fn pick_up(
     pm: &PgPool,
     look: &Look<'_>,
     leases: &Leases,
-    now: DateTime<Utc>,
+    clock: &Clock,
 ) -> Result<Vec<PspTx>, StoreError> {
     let seconds = |delta: TimeDelta| delta.as_seconds_f64();
     let rows: Vec<Row> = sqlx::query_as(PICK_UP)
         .bind(look.psp.as_str())
-        .bind(now)
-        .bind(now - leases.lease)
-        .bind(now - leases.retry_lease)
+        .bind(clock.now())
+        .bind(seconds(leases.lease))
+        .bind(seconds(leases.retry_lease))
         .bind(seconds(leases.backoff))
         .bind(seconds(leases.most_backoff))
         .bind(i64::from(look.limit))
         .bind(look.by)
         .bind(look.from)
+        .bind(clock.shared())
         .fetch_all(pm)
         .await
         .map_err(failed)?;
@@ -269,7 +275,8 @@ pub async fn apply(
     Ok(done.rows_affected() == 1)
 }
 
-/// Resolves what waits for a person; gives whether it did.
+/// Resolves what waits for a person, and keeps the provider's name for the payment where that is
+/// known; gives whether it did.
 ///
 /// # Errors
 /// The database's.
@@ -277,15 +284,18 @@ pub async fn resolve(
     tx: &mut PmTx,
     intent: Uuid,
     to: PspState,
+    payment_id: Option<&str>,
     now: DateTime<Utc>,
 ) -> Result<bool, StoreError> {
     let done = sqlx::query(
-        "UPDATE pm.psp_tx_map SET state = $1, updated_at = $2
+        "UPDATE pm.psp_tx_map
+         SET state = $1, updated_at = $2, response_id = COALESCE($4, response_id)
          WHERE intent_id = $3 AND state = 'MANUAL_REVIEW'",
     )
     .bind(to.as_str())
     .bind(now)
     .bind(intent)
+    .bind(payment_id)
     .execute(&mut **tx)
     .await
     .map_err(failed)?;

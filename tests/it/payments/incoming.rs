@@ -20,7 +20,7 @@ use settlenet::services::payments::{Incoming, NewIntent, PaymentService, Verdict
 use uuid::Uuid;
 
 use super::sim::{Behaviour, Sim};
-use super::{PAST_ALL, Till, meant, state_of, through};
+use super::{PAST_ALL, Till, finding, meant, state_of, through};
 
 pub const SECRET: &str = "a-shared-secret";
 const AMOUNT: u64 = 25_000;
@@ -419,11 +419,86 @@ async fn a_top_up_that_a_person_ends_holds_nothing_and_gives_nothing_back() {
             stall.payments.engine().remind(10).await.unwrap();
         }
         assert_eq!(alerts().await.len(), 1);
-        let resolved = stall.payments.resolve(id, verdict, "asked them", "US-1");
-        resolved.await.unwrap();
+        let said = finding(verdict);
+        stall.payments.resolve(id, &said).await.unwrap();
         stall.until(id, ends).await;
         assert!(alerts().await.is_empty(), "{:?}", alerts().await);
         assert_eq!(stall.till.wallet().await.posted(), i128::from(credited));
         crate::harness::assert_invariants(&stall.till.world).await;
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_top_up_that_was_paid_with_another_amount_is_never_credited_in_full() {
+    let stall = Stall::set(Duration::from_mins(15), "").await;
+    let till = &stall.till;
+    let id = stall.ask().await;
+    stall.settle().await;
+    for sql in [
+        "UPDATE pm.psp_tx_map SET state = 'MANUAL_REVIEW', last_error = 'paid_another_amount',
+             leased_by = NULL, leased_at = NULL",
+        "UPDATE pm.intent SET status = 'manual_review'",
+    ] {
+        sqlx::query(sql).execute(&till.pm).await.unwrap();
+    }
+    let word = stall.word(&id.to_string(), &Uuid::new_v4().to_string());
+    let kept = stall.tell(&word).await.unwrap();
+    assert_eq!(kept.status, IncomingStatus::Waiting);
+    let paid = finding(Verdict::Confirmed);
+    let refused = stall.payments.resolve(id, &paid).await;
+    assert_eq!(state_of(refused), "verdict");
+    assert_eq!(till.status(id).await, IntentStatus::ManualReview);
+    let unpaid = finding(Verdict::Failed);
+    stall.payments.resolve(id, &unpaid).await.unwrap();
+    stall.until(id, IntentStatus::Failed).await;
+    assert_eq!(stall.suspense().await, i128::from(AMOUNT));
+    assert_eq!(till.wallet().await.posted(), 0);
+    assert_eq!(till.alerts("payment_suspense").await, [kept.id.to_string()]);
+    crate::harness::assert_invariants(&till.world).await;
+}
+
+/// Whoever wrote it down may have died before it could tell, and what can't be moved stands in
+/// nobody's way.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_came_in_for_nobody_is_told_of_until_somebody_has_it() {
+    let stall = Stall::set(Duration::from_mins(15), "").await;
+    let till = &stall.till;
+    let reference = Uuid::new_v4().to_string();
+    let other = |_| stall.word(&reference, &Uuid::new_v4().to_string());
+    let [first, second] = [0, 1].map(other);
+    let unknown = stall.tell(&first).await.unwrap();
+    assert_eq!(unknown.status, IncomingStatus::Unknown);
+    let alerts = async || till.alerts("payment_suspense").await;
+    for alert in till.world.app.alerts.list(true, None, 10).await.unwrap() {
+        till.world.app.alerts.resolve(alert.alert_id).await.unwrap();
+    }
+    assert!(alerts().await.is_empty());
+    stall.payments.engine().remind(10).await.unwrap();
+    assert_eq!(alerts().await, [unknown.id.to_string()]);
+
+    // One that the ledger has with another amount.
+    let broken = stall.tell(&second).await.unwrap();
+    let broken = stall
+        .payments
+        .assign(broken.id, &till.wallet, "theirs", "US-1");
+    let broken = broken.await.unwrap();
+    let sql = "UPDATE pm.psp_incoming SET status = 'unknown', amount = amount + 1,
+                   received_at = 'epoch', updated_at = 'epoch' WHERE id = $1";
+    let wrong = sqlx::query(sql).bind(broken.id);
+    wrong.execute(&till.pm).await.unwrap();
+    // One that was given to somebody by whoever died over it.
+    let sql = "UPDATE pm.psp_incoming SET wallet = $1 WHERE id = $2";
+    let given = sqlx::query(sql).bind(till.wallet.to_string());
+    let given = given.bind(unknown.id);
+    given.execute(&till.pm).await.unwrap();
+    till.world.clock.advance(chrono::Duration::seconds(1));
+    stall.payments.outbox().take_in(1).await.unwrap_err();
+    stall.payments.outbox().take_in(1).await.unwrap();
+    assert_eq!(till.wallet().await.posted(), 2 * i128::from(AMOUNT));
+    let open = stall.payments.incoming(None, 10).await.unwrap();
+    assert_eq!(open.len(), 1);
+    assert_eq!(open[0].id, broken.id);
+    till.world.clock.advance(chrono::Duration::minutes(11));
+    stall.payments.engine().remind(10).await.unwrap();
+    assert_eq!(till.alerts("payments_waiting").await, ["incoming"]);
 }

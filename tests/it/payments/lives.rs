@@ -5,10 +5,12 @@ use settlenet::domain::account::AccountRef;
 use settlenet::domain::ledger::AccountOwner;
 use settlenet::domain::payment::receiver::Receiver;
 use settlenet::domain::payment::{IntentStatus, PspName};
-use settlenet::services::payments::{IntentFilter, NewIntent, NewWallet, Verdict, wallet_name};
+use settlenet::services::payments::{
+    Finding, IntentFilter, NewIntent, NewWallet, Verdict, wallet_name,
+};
 
 use super::desk::{Desk, Fate};
-use super::{Till, meant, state_of, transit};
+use super::{Till, finding, meant, state_of, transit};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_payout_is_held_paid_and_posted_with_its_fee() {
@@ -101,7 +103,8 @@ async fn what_the_provider_refuses_is_given_back() {
     assert_eq!(till.assert_paid().await, 0);
     let evidence = till.payments.evidence(id).await.unwrap();
     assert_eq!(evidence.psp.last_error.as_deref(), Some("account_closed"));
-    assert_eq!(evidence.intent.reason.as_deref(), Some("account_closed"));
+    let intent = evidence.intent.unwrap();
+    assert_eq!(intent.reason.as_deref(), Some("account_closed"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -149,18 +152,15 @@ async fn a_person_resolves_what_nobody_else_can() {
             ("payment_review", id.to_string())
         );
 
-        let unsaid = till.payments.resolve(id, verdict, " ", "US-1").await;
+        let unsaid = Finding {
+            reason: " ",
+            ..finding(verdict)
+        };
+        let unsaid = till.payments.resolve(id, &unsaid).await;
         assert_eq!(state_of(unsaid), "reason");
-        let resolved = till
-            .payments
-            .resolve(id, verdict, "asked them", "US-1")
-            .await
-            .unwrap();
+        let resolved = till.payments.resolve(id, &finding(verdict)).await.unwrap();
         assert_eq!(resolved.psp.state.as_str(), verdict.as_str());
-        let again = till
-            .payments
-            .resolve(id, verdict, "asked them", "US-1")
-            .await;
+        let again = till.payments.resolve(id, &finding(verdict)).await;
         assert_eq!(
             again.unwrap().psp.state,
             resolved.psp.state,
@@ -170,7 +170,7 @@ async fn a_person_resolves_what_nobody_else_can() {
             Verdict::Confirmed => Verdict::Failed,
             Verdict::Failed => Verdict::Confirmed,
         };
-        let late = till.payments.resolve(id, other, "no", "US-2").await;
+        let late = till.payments.resolve(id, &finding(other)).await;
         assert_eq!(state_of(late), "state");
         till.until(id, ends).await;
         assert_eq!(till.wallet().await.posted(), left);
@@ -414,4 +414,58 @@ async fn twenty_of_one_intention_are_one_intent() {
     assert_eq!(ids.len(), 1);
     till.settle().await;
     assert_eq!(till.assert_paid().await, 1_000);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_does_not_come_on_is_told_until_it_does() {
+    let till = Till::with(Desk::with_fates([Fate::Unheard], false)).await;
+    till.fund(100_000).await;
+    let id = till.create(till.payout(40_000)).await;
+    let engine = till.payments.engine();
+    let later = async |minutes| {
+        till.world.clock.advance(chrono::Duration::minutes(minutes));
+        engine.remind(10).await.unwrap();
+        till.alerts("payments_waiting").await
+    };
+    assert!(later(9).await.is_empty());
+    assert_eq!(later(2).await, ["ledger"]);
+    till.payments.outbox().serve(10).await.unwrap();
+    assert_eq!(later(0).await, Vec::<String>::new());
+    // It is held, and no worker has it.
+    assert_eq!(later(11).await, ["IPPS"]);
+    let alert = &till.world.app.alerts.list(true, None, 1).await.unwrap()[0];
+    assert_eq!(alert.details["oldest"], json!(id));
+    assert_eq!(alert.details["count"], 1);
+    assert_eq!(later(11).await, ["IPPS"], "once");
+    till.until(id, IntentStatus::ManualReview).await;
+    assert!(later(11).await.is_empty(), "a review is told of as one");
+    assert_eq!(till.alerts("payment_review").await, [id.to_string()]);
+    till.assert_paid().await;
+}
+
+/// A database that was restored to an older time.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_row_without_its_intent_is_shown_and_never_resolved() {
+    let till = Till::new().await;
+    till.fund(100_000).await;
+    let id = till.create(till.payout(40_000)).await;
+    till.payments.outbox().serve(10).await.unwrap();
+    let lost = sqlx::query("DELETE FROM pm.intent WHERE id = $1").bind(id);
+    lost.execute(&till.pm).await.unwrap();
+    let engine = till.payments.engine();
+    let row = engine.pick_up(PspName::Ipps, 10).await.unwrap().remove(0);
+    engine.serve(row).await;
+    let found = till.payments.evidence(id).await.unwrap();
+    assert_eq!(found.intent, None);
+    assert_eq!(found.psp.state.as_str(), "MANUAL_REVIEW");
+    assert_eq!(found.psp.last_error.as_deref(), Some("intent_not_found"));
+    assert_eq!(till.alerts("payment_review").await, [id.to_string()]);
+    for verdict in [Verdict::Confirmed, Verdict::Failed] {
+        let refused = till.payments.resolve(id, &finding(verdict)).await;
+        assert_eq!(state_of(refused), "state");
+    }
+    let found = till.payments.evidence(id).await.unwrap();
+    assert_eq!(found.psp.state.as_str(), "MANUAL_REVIEW");
+    assert_eq!(till.desk.times_asked(), 0);
+    assert_eq!(till.wallet().await.debits_pending, 40_600);
 }

@@ -21,8 +21,8 @@ use settlenet::psp::Registry;
 use settlenet::runtime::{Clock, Entropy};
 use settlenet::services::books::BooksService;
 use settlenet::services::payments::{
-    FeeRule, IntentHistory, NewIntent, NewWallet, PaymentError, PaymentParts, PaymentRules,
-    PaymentService,
+    FeeRule, Finding, IntentHistory, NewIntent, NewWallet, PaymentError, PaymentParts,
+    PaymentRules, PaymentService, Verdict,
 };
 use settlenet::stores::ledger::AccountSpec;
 use settlenet::stores::master::idempotency::Intention;
@@ -90,8 +90,19 @@ impl Till {
 
     /// Another process of the same, by a clock that is ahead.
     pub fn another(&self, ahead: Duration) -> PaymentService {
-        let clock = Clock::manual(self.world.clock.now() + ahead);
+        self.going_by(Clock::manual(self.world.clock.now() + ahead))
+    }
+
+    pub fn going_by(&self, clock: Clock) -> PaymentService {
         service(&self.world, &self.pm, &self.desk, clock)
+    }
+
+    /// Open alerts, by kind, with their subjects.
+    pub async fn alerts(&self, kind: &str) -> Vec<String> {
+        let found = self.world.app.alerts.list(true, None, 100).await;
+        let found = found.expect("reads").into_iter();
+        let found = found.filter(|alert| alert.kind == kind);
+        found.map(|alert| alert.subject).collect()
     }
 
     pub async fn fund(&self, minor: u64) {
@@ -214,6 +225,16 @@ pub fn meant() -> Intention {
     World::intention()
 }
 
+/// What somebody says of a review.
+pub fn finding(verdict: Verdict) -> Finding<'static> {
+    Finding {
+        verdict,
+        payment_id: None,
+        reason: "asked them",
+        by: "US-1",
+    }
+}
+
 pub fn state_of(error: Result<impl std::fmt::Debug, PaymentError>) -> &'static str {
     match error.expect_err("is refused") {
         PaymentError::Invalid { field, .. } => field,
@@ -224,6 +245,7 @@ pub fn state_of(error: Result<impl std::fmt::Debug, PaymentError>) -> &'static s
         PaymentError::State { .. } => "state",
         PaymentError::Reason(_) => "reason",
         PaymentError::Hindered(_) => "hindered",
+        PaymentError::HasLeft { .. } => "has left",
         other => panic!("{other}"),
     }
 }

@@ -1,12 +1,14 @@
 //! Two workers at once, one that stood still, steps done twice, and the ledger's last word.
 
 use settlenet::domain::payment::{IntentStatus, OutboxAction, PspName};
+use settlenet::services::payments::PaymentService;
 use settlenet::stores::pm::{self, outbox, queue};
 use sqlx::{AssertSqlSafe, Row as _};
 use uuid::Uuid;
 
 use super::desk::{Desk, Fate};
 use super::{PAST_ALL, Till};
+use crate::harness::MovedClock;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn one_that_stood_still_writes_nothing_and_pays_nothing() {
@@ -46,9 +48,37 @@ async fn one_that_stood_still_writes_nothing_and_pays_nothing() {
     slow.serve(stale).await;
     let now = till.payments.evidence(id).await.unwrap();
     assert_eq!(now.psp.state.as_str(), "MANUAL_REVIEW");
-    assert_eq!(now.intent.status, IntentStatus::ManualReview);
+    assert_eq!(now.intent.unwrap().status, IntentStatus::ManualReview);
     assert!(till.desk.times_asked() <= 1);
     assert_eq!(till.wallet().await.debits_pending, 40_600);
+}
+
+/// The clocks of two machines are never the same, and no lease runs out for that.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_clock_that_is_ahead_takes_nothing_away() {
+    let moved = MovedClock::new();
+    let clock = |hours| moved.clock(chrono::Duration::hours(hours));
+    let till = Till::by(clock(0), Desk::default()).await;
+    till.fund(1_000_000).await;
+    for (mine, other) in [(0, 1), (1, 0), (0, -1), (-1, 0)] {
+        let (mine, other) = (till.going_by(clock(mine)), till.going_by(clock(other)));
+        let id = till.create(till.payout(40_000)).await;
+        let taken = async |payments: &PaymentService| {
+            let rows = payments.engine().pick_up(PspName::Ipps, 10).await.unwrap();
+            rows.len()
+        };
+        mine.outbox().serve(10).await.unwrap();
+        // Whoever is behind sees it once its own clock is there, which is no matter of leases.
+        assert_eq!(taken(&mine).await, 1);
+        assert_eq!(taken(&other).await, 0, "it is somebody's");
+        moved.advance(chrono::Duration::seconds(29));
+        assert_eq!(taken(&other).await, 0, "until the lease has run out");
+        moved.advance(chrono::Duration::seconds(2));
+        assert_eq!(taken(&other).await, 1);
+        moved.advance(PAST_ALL);
+        till.until(id, IntentStatus::Completed).await;
+    }
+    till.assert_paid().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -131,18 +161,18 @@ async fn forget_the_outcome(till: &Till, id: Uuid) {
     if before.unwrap().is_none() && intent.status == IntentStatus::Created {
         let twin = till.another(PAST_ALL);
         let leases = settlenet::services::payments::PaymentRules::default().outbox;
-        let now = till.world.clock.now();
+        let clock = &till.world.clock;
         let look = outbox::Look {
             from: chrono::DateTime::UNIX_EPOCH,
             by: "dies",
             limit: 10,
         };
-        let taken = outbox::take(&till.pm, &look, &leases, now).await.unwrap();
+        let taken = outbox::take(&till.pm, &look, &leases, clock).await.unwrap();
         assert_eq!(taken.len(), 1);
         twin.outbox().serve(10).await.unwrap();
         // The one that stood still can't end it any more.
         let mut tx = pm::begin(&till.pm).await.unwrap();
-        let ended = outbox::end(&mut tx, &taken[0], outbox::Ended::Done, None, now).await;
+        let ended = outbox::end(&mut tx, &taken[0], outbox::Ended::Done, None, clock.now()).await;
         assert!(!ended.unwrap());
     }
 }
@@ -224,10 +254,11 @@ async fn the_queue_reads_only_what_is_work() {
         .await
         .unwrap();
     let sql = queue::PICK_UP
+        .replace("$10", "NULL")
         .replace("$1", "'IPPS'")
         .replace("$2", "now()")
-        .replace("$3", "now()")
-        .replace("$4", "now()")
+        .replace("$3", "30")
+        .replace("$4", "300")
         .replace("$5", "1")
         .replace("$6", "300")
         .replace("$7", "10")

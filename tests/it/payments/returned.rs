@@ -4,17 +4,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use secrecy::SecretString;
+use settlenet::domain::broker::BrokerState;
 use settlenet::domain::ledger::AccountOwner;
+use settlenet::domain::money::Amount;
 use settlenet::domain::payment::receiver::Receiver;
-use settlenet::domain::payment::{IntentStatus, PspName};
+use settlenet::domain::payment::{IntentStatus, OutboxAction, PspName};
 use settlenet::psp::breaker::Limits;
 use settlenet::psp::client::Endpoint;
 use settlenet::psp::wise::{Wise, WiseConfig};
 use settlenet::psp::{Driver, Registry};
-use settlenet::services::payments::{NewIntent, PaymentService};
+use settlenet::services::payments::{Finding, NewIntent, PaymentService, Verdict};
+use settlenet::stores::pm::{self, outbox};
 
 use super::sim::{Behaviour, Sim};
-use super::{Till, meant, through};
+use super::{Till, finding, meant, state_of, through};
 
 fn wise(till: &Till, sim: &Sim) -> PaymentService {
     let driver = Wise::new(WiseConfig {
@@ -35,6 +38,17 @@ fn wise(till: &Till, sim: &Sim) -> PaymentService {
     });
     let providers = Registry::new([Arc::new(driver.unwrap()) as Arc<dyn Driver>]);
     through(&till.world, &till.pm, providers, till.world.clock.clone())
+}
+
+fn payout(till: &Till) -> NewIntent {
+    NewIntent {
+        channel: PspName::Wise,
+        receiver: Receiver::Iban {
+            holder_name: "Jo Do".to_owned(),
+            iban: "DE89370400440532013000".to_owned(),
+        },
+        ..till.payout(40_000)
+    }
 }
 
 async fn settle(payments: &PaymentService) {
@@ -65,13 +79,8 @@ async fn what_is_sent_back_is_on_the_wallet_and_in_the_book_again() {
         .funded(world.client(world.alpha, "FO-0000000000aa"), 100_000)
         .await;
     let new = NewIntent {
-        channel: PspName::Wise,
-        receiver: Receiver::Iban {
-            holder_name: "Jo Do".to_owned(),
-            iban: "DE89370400440532013000".to_owned(),
-        },
         book_account: Some(account.id()),
-        ..till.payout(40_000)
+        ..payout(&till)
     };
     let created = payments.create(world.alpha, &meant(), new).await.unwrap();
     let id = created.intent.id;
@@ -158,4 +167,132 @@ async fn what_can_not_come_back_any_more_is_asked_about_no_more() {
     till.world.clock.advance(chrono::Duration::days(1));
     assert_eq!(engine.watch(PspName::Wise, 10).await.unwrap(), 0);
     assert_eq!(till.status(id).await, IntentStatus::Completed);
+}
+
+/// A person has found it by its uid, and said no more.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_person_has_confirmed_comes_back_as_well() {
+    for payment_id in [false, true] {
+        let till = Till::new().await;
+        till.fund(100_000).await;
+        let behaviour = Behaviour {
+            deduplicates: true,
+            ..Behaviour::default()
+        };
+        let sim = Sim::start(behaviour).await;
+        let payments = wise(&till, &sim);
+        let alpha = till.world.alpha;
+        let created = payments.create(alpha, &meant(), payout(&till)).await;
+        let id = created.unwrap().intent.id;
+        for _ in 0..20 {
+            settle(&payments).await;
+            if till.status(id).await == IntentStatus::Completed {
+                break;
+            }
+            till.world.clock.advance(super::PAST_ALL);
+        }
+        let row = payments.evidence(id).await.unwrap().psp;
+        let transfer = row.facts.response_id.unwrap();
+        // As it is where its id was never heard of.
+        for sql in [
+            "UPDATE pm.psp_tx_map SET state = 'MANUAL_REVIEW', response_id = NULL",
+            "UPDATE pm.intent SET status = 'manual_review'",
+            "DELETE FROM pm.outbox_event WHERE action = 'post_pending'",
+            "DELETE FROM pm.psp_watch",
+        ] {
+            sqlx::query(sql).execute(&till.pm).await.unwrap();
+        }
+        let bad = Finding {
+            payment_id: Some("../1"),
+            ..finding(Verdict::Confirmed)
+        };
+        let refused = payments.resolve(id, &bad).await;
+        assert_eq!(state_of(refused), "payment_id");
+        let odd = Finding {
+            payment_id: Some(&transfer),
+            ..finding(Verdict::Failed)
+        };
+        let refused = payments.resolve(id, &odd).await;
+        assert_eq!(state_of(refused), "payment_id");
+        let said = Finding {
+            payment_id: payment_id.then_some(transfer.as_str()),
+            ..finding(Verdict::Confirmed)
+        };
+        payments.resolve(id, &said).await.unwrap();
+        settle(&payments).await;
+        assert_eq!(till.status(id).await, IntentStatus::Completed);
+        assert!(sim.bounce(&transfer).await);
+        for _ in 0..10 {
+            till.world.clock.advance(chrono::Duration::days(1));
+            payments.engine().watch(PspName::Wise, 10).await.unwrap();
+            settle(&payments).await;
+        }
+        assert_eq!(till.status(id).await, IntentStatus::Returned);
+    }
+}
+
+/// Nobody leaves with payments under way or money on a wallet. A payment that comes back after that
+/// is on the wallet, and somebody is told that the archived book has it not.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_leaves_has_no_payments_and_what_comes_back_later_is_told() {
+    let till = Till::new().await;
+    let world = &till.world;
+    let (alpha, exits) = (world.alpha, &world.app.offboarding);
+    till.fund(40_600).await;
+    let account = world
+        .funded(world.client(alpha, "FO-0000000000aa"), 40_600)
+        .await;
+    let new = NewIntent {
+        book_account: Some(account.id()),
+        ..till.payout(40_000)
+    };
+    let id = till.create(new).await;
+    let open = exits.look(alpha).await.unwrap().outstanding;
+    assert_eq!((open.intents.count, open.wallets.count), (1, 1));
+    assert_eq!(open.intents.first[0].id, id);
+    assert_eq!(open.wallets.first[0].available(), 40_600);
+    till.payments.outbox().serve(10).await.unwrap();
+    let open = exits.look(alpha).await.unwrap().outstanding;
+    assert_eq!((open.intents.count, open.wallets.count), (1, 1));
+    assert_eq!(open.wallets.first[0].available(), 0);
+    let now = world.clock.now();
+    let stays = exits.begin(alpha, "US-1", now).await.unwrap();
+    assert_eq!(stays.broker.state, BrokerState::Active);
+    till.until(id, IntentStatus::Completed).await;
+    let leaving = exits.begin(alpha, "US-1", now).await.unwrap();
+    assert_eq!(leaving.broker.state, BrokerState::Leaving, "{leaving:?}");
+    exits.freeze(alpha, now).await.unwrap();
+
+    let mut tx = pm::begin(&till.pm).await.unwrap();
+    let (event, action) = (uuid::Uuid::new_v4(), OutboxAction::Return);
+    let asked = outbox::insert(&mut tx, event, id, action, world.clock.now()).await;
+    assert!(asked.unwrap());
+    pm::commit(tx).await.unwrap();
+    till.settle_outbox().await;
+    assert!(
+        till.alerts("payment_stuck").await.is_empty(),
+        "it may stay after all"
+    );
+    let archived = sqlx::query("UPDATE broker SET state = 'archived' WHERE broker_id = ?");
+    let master = &world.app.systems.master;
+    archived.bind(alpha).execute(master).await.unwrap();
+    for _ in 0..3 {
+        world.clock.advance(super::PAST_ALL);
+        till.settle_outbox().await;
+    }
+    assert_eq!(till.status(id).await, IntentStatus::Completed);
+    let why: Vec<(String, String, Option<String>)> =
+        sqlx::query_as("SELECT action, status, last_error FROM pm.outbox_event")
+            .fetch_all(&till.pm)
+            .await
+            .unwrap();
+    assert_eq!(
+        till.alerts("payment_stuck").await,
+        [id.to_string()],
+        "{why:?}"
+    );
+    assert_eq!(till.wallet().await.posted(), 40_000);
+    let amount = Amount::from_minor(5).unwrap();
+    let funded = till.payments.fund(&till.wallet, amount, &meant()).await;
+    assert_eq!(state_of(funded), "has left");
 }

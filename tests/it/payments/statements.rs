@@ -159,7 +159,7 @@ async fn a_review_that_was_resolved_wrongly_is_found_by_the_statement() {
     let open = found(&till).await;
     assert!(open[0].contains("its review is not resolved"), "{open:?}");
     till.payments
-        .resolve(id, Verdict::Failed, "they said no", "US-1")
+        .resolve(id, &super::finding(Verdict::Failed))
         .await
         .unwrap();
     till.settle_outbox().await;

@@ -87,7 +87,7 @@ async fn run(seed: u64, deduplicates: bool) {
                 None => Verdict::Failed,
             };
             till.payments
-                .resolve(*id, verdict, "by their statement", "test")
+                .resolve(*id, &super::finding(verdict))
                 .await
                 .unwrap();
         }

@@ -86,7 +86,10 @@ async fn money_that_comes_back_after_success_is_seen() {
     let driver = sim.wise(true, SLOW);
     let outcome = drive(&driver, payout(iban(ORDINARY), "EUR")).await;
     let transfer = outcome.task.facts.response_id.clone().unwrap();
-    assert_eq!(driver.bounce(&transfer).await.0, Some(TransferState::Sent));
+    assert_eq!(
+        driver.bounce(None, Some(&transfer)).await.0,
+        Some(TransferState::Sent)
+    );
     let path = format!("/sim/wise/{transfer}/bounce");
     assert_eq!(sim.post(&path, &json!({})).await.0, 200);
     assert_eq!(sim.post("/sim/wise/5/bounce", &json!({})).await.0, 404);
@@ -97,12 +100,12 @@ async fn money_that_comes_back_after_success_is_seen() {
         TransferState::Refunded,
         TransferState::Refunded,
     ] {
-        assert_eq!(driver.bounce(&transfer).await.0, Some(state));
+        assert_eq!(driver.bounce(None, Some(&transfer)).await.0, Some(state));
         assert_eq!(state.is_returned(), state == TransferState::Refunded);
     }
     let report = sim.get("/sim/report.csv").await.text().await.unwrap();
     assert!(report.trim_end().ends_with(",returned"), "{report}");
-    assert_eq!(driver.bounce("5").await.0, None);
+    assert_eq!(driver.bounce(None, Some("5")).await.0, None);
 }
 
 #[tokio::test]
@@ -118,7 +121,7 @@ async fn bounces_come_by_themselves_where_they_are_to() {
     let transfer = outcome.task.facts.response_id.clone().unwrap();
     let mut state = None;
     for _ in 0..4 {
-        state = driver.bounce(&transfer).await.0;
+        state = driver.bounce(None, Some(&transfer)).await.0;
     }
     assert_eq!(state, Some(TransferState::Refunded));
 }
