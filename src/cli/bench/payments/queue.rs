@@ -22,6 +22,8 @@ use crate::stores::migrate;
 
 pub(super) const PSP: PspName = PspName::Ipps;
 const CONNECTIONS: u32 = 32;
+/// Rows of one statement, which has its time.
+const AT_ONCE: usize = 100_000;
 
 /// A call of the driver.
 #[derive(Clone, Copy, Debug)]
@@ -168,16 +170,20 @@ impl Queue {
 
     /// Rows that have ended, with all that they had.
     pub(super) async fn end_many(&self, count: usize) -> anyhow::Result<()> {
-        sqlx::query(
-            "INSERT INTO pm.psp_tx_map (intent_id, psp_name, state, query_rq_uid, confirm_rq_uid,
-                 response_id, created_at, updated_at)
-             SELECT gen_random_uuid(), 'IPPS', 'CONFIRMED', gen_random_uuid()::text,
-                 gen_random_uuid()::text, 'R' || n, now() - n * interval '1 second', now()
-             FROM generate_series(1, $1) n",
-        )
-        .bind(i64::try_from(count)?)
-        .execute(&self.pm)
-        .await?;
+        for first in (0..count).step_by(AT_ONCE) {
+            let last = count.min(first + AT_ONCE);
+            sqlx::query(
+                "INSERT INTO pm.psp_tx_map (intent_id, psp_name, state, query_rq_uid,
+                     confirm_rq_uid, response_id, created_at, updated_at)
+                 SELECT gen_random_uuid(), 'IPPS', 'CONFIRMED', gen_random_uuid()::text,
+                     gen_random_uuid()::text, 'R' || n, now() - n * interval '1 second', now()
+                 FROM generate_series($1 + 1, $2) n",
+            )
+            .bind(i64::try_from(first)?)
+            .bind(i64::try_from(last)?)
+            .execute(&self.pm)
+            .await?;
+        }
         self.tidy().await
     }
 
@@ -196,9 +202,15 @@ impl Queue {
     }
 
     async fn tidy(&self) -> anyhow::Result<()> {
-        sqlx::query("VACUUM ANALYZE pm.psp_tx_map")
-            .execute(&self.pm)
-            .await?;
+        // It takes its time, which a worker's session has not.
+        let mut session = self.pm.acquire().await?;
+        for sql in [
+            "SET statement_timeout = 0",
+            "VACUUM ANALYZE pm.psp_tx_map",
+            "RESET statement_timeout",
+        ] {
+            sqlx::query(sql).execute(&mut *session).await?;
+        }
         Ok(())
     }
 
@@ -208,9 +220,13 @@ impl Queue {
             .pm
             .begin_with("BEGIN ISOLATION LEVEL REPEATABLE READ")
             .await?;
-        sqlx::query("SELECT count(*) FROM pm.tb_account_map")
-            .execute(&mut *tx)
-            .await?;
+        // A worker's session would not be left to stand still.
+        for sql in [
+            "SET LOCAL idle_in_transaction_session_timeout = 0",
+            "SELECT count(*) FROM pm.tb_account_map",
+        ] {
+            sqlx::query(sql).execute(&mut *tx).await?;
+        }
         Ok(tx)
     }
 }
