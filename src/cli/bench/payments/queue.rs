@@ -189,9 +189,13 @@ impl Queue {
 
     /// What is queued is gone; it is not done.
     pub(super) async fn forget_work(&self) -> anyhow::Result<()> {
-        sqlx::query("DELETE FROM pm.psp_tx_map WHERE state NOT IN ('CONFIRMED', 'FAILED')")
-            .execute(&self.pm)
-            .await?;
+        // By the index of what is work: a walk over all that has ended would be what is measured.
+        sqlx::query(
+            "DELETE FROM pm.psp_tx_map
+             WHERE state IN ('NEW', 'QUERY_PENDING', 'QUERIED', 'CONFIRM_PENDING', 'INQUIRING')",
+        )
+        .execute(&self.pm)
+        .await?;
         Ok(())
     }
 
