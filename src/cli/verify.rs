@@ -1,6 +1,7 @@
 //! `settlenet verify`: what a third party can check by itself.
 
 mod chain;
+mod netting;
 
 use std::process::ExitCode;
 
@@ -22,10 +23,12 @@ pub(super) struct Args {
 #[derive(Debug, Subcommand)]
 enum What {
     Chain(chain::Args),
+    Netting(netting::Args),
 }
 
 pub(super) async fn run(args: &Args) -> Result<ExitCode, Failure> {
     match &args.what {
         What::Chain(args) => chain::run(args).await,
+        What::Netting(args) => netting::run(args),
     }
 }

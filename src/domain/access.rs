@@ -209,6 +209,10 @@ actions! {
     AccountOpen = "account.open", BrokerSeat, BookWrite;
     AccountClose = "account.close", BrokerSeat, BookWrite;
     AccountEntry = "account.entry", BrokerSeat, BookWrite;
+    AccountStatement = "account.statement", BrokerSeat, BookRead;
+    SwapList = "swap.list", BrokerSeat, BookRead;
+    SwapRead = "swap.read", BrokerSeat, BookRead;
+    SwapCreate = "swap.create", BrokerSeat, BookWrite;
     PartnerList = "partner.list", BrokerSeat, BookRead;
     PartnerRead = "partner.read", BrokerSeat, BookRead;
     PartnerCreate = "partner.create", BrokerSeat, BookWrite;
@@ -315,6 +319,10 @@ const fn row(action: Action) -> Row {
         Action::AccountOpen                => [Y, Y, N,          N, N, N],
         Action::AccountClose               => [Y, Y, N,          N, N, N],
         Action::AccountEntry               => [Y, N, N,          N, N, N],
+        Action::AccountStatement           => [Y, Y, Y,          N, N, N],
+        Action::SwapList                   => [Y, Y, Y,          N, N, N],
+        Action::SwapRead                   => [Y, Y, Y,          N, N, N],
+        Action::SwapCreate                 => [Y, Y, N,          N, N, N],
         Action::PartnerList                => [Y, Y, Y,          N, N, N],
         Action::PartnerRead                => [Y, Y, Y,          N, N, N],
         Action::PartnerCreate              => [Y, Y, N,          N, N, N],

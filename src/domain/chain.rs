@@ -33,6 +33,8 @@ words!(
         Correction = "account.correction",
         PaymentAmount = "payment.amount",
         PaymentFee = "payment.fee",
+        SwapSold = "swap.sold",
+        SwapBought = "swap.bought",
     }
 );
 

@@ -90,6 +90,10 @@ public_id!(
     ObligationId, "OB-"
 );
 public_id!(
+    /// A client's exchange of currencies; unique within the book.
+    SwapId, "SW-"
+);
+public_id!(
     /// An account in a broker's book; unique within the book.
     AccountId, "AC-"
 );

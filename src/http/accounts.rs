@@ -52,7 +52,7 @@ pub(super) struct AccountView {
     #[schema(value_type = String)]
     owner_kind: OwnerKind,
     owner_ref: String,
-    currency_code: String,
+    pub(super) currency_code: String,
     /// `open`, `closed`
     state: &'static str,
     #[schema(example = "10000.00")]
@@ -253,7 +253,8 @@ impl From<BooksError> for Problem {
         let detail = error.to_string();
         match error {
             BooksError::Invalid { field, rule } => Self::invalid(field, rule),
-            BooksError::NoSuchAccount => Self::new(Code::NotFound),
+            BooksError::Unfit { field, rule } => Self::invalid(field, rule),
+            BooksError::NoSuchAccount | BooksError::NoSuchSwap => Self::new(Code::NotFound),
             BooksError::Hindered(hindrance) => hindrance.into(),
             BooksError::HouseAccount | BooksError::Archived => {
                 Self::new(Code::Conflict).detail(detail)

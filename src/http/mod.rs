@@ -39,6 +39,8 @@ mod serve;
 mod servers;
 mod signup;
 mod state;
+mod statements;
+mod swaps;
 mod team;
 mod uploads;
 mod wallets;
@@ -73,6 +75,8 @@ pub fn routes() -> Routes {
         .merge(incoming::routes())
         .merge(callbacks::routes())
         .merge(accounts::routes())
+        .merge(statements::routes())
+        .merge(swaps::routes())
         .merge(partners::routes())
         .merge(chain::routes())
         .merge(brokers::routes())

@@ -3,11 +3,15 @@
 mod export;
 mod own_entry;
 mod partners;
+mod statement;
+mod swap;
 mod verify;
 
 pub use crate::stores::book::{Bound, BoundSet, StoredEntry};
 pub use export::ExportError;
 pub use own_entry::{EntryInput, OwnEntryKind};
+pub use statement::{Statement, StatementLine};
+pub use swap::{Swap, SwapInput};
 pub use verify::Walked;
 pub(in crate::services) use verify::walk;
 
@@ -43,11 +47,15 @@ pub enum BooksError {
         field: &'static str,
         rule: &'static str,
     },
+    #[error("{field} {rule}")]
+    Unfit { field: &'static str, rule: String },
     /// A broker that is not active opens no accounts.
     #[error(transparent)]
     Hindered(#[from] Hindrance),
     #[error("no such account")]
     NoSuchAccount,
+    #[error("no such swap")]
+    NoSuchSwap,
     #[error("the partner was archived: restore it before it gets accounts")]
     Archived,
     /// The house's accounts stay open.

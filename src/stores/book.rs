@@ -19,9 +19,9 @@ pub(crate) use census::census;
 pub use held::{HeldBook, TableRows};
 pub use limit::{Bound, BoundSet, Full, bound_partners, offline_partners, rebound_partners};
 pub use read::{
-    AccountRow, Origin, ReservationRow, StepOutcome, account, accounts, accounts_newest,
-    entries_after, entries_of, head, origins, outcomes_of, reservations_held, step_outcomes,
-    transactions,
+    AccountRow, OF_KIND, Origin, ReservationRow, StepOutcome, account, accounts, accounts_newest,
+    booked_before, entries_after, entries_of, entries_of_kind, entries_within, head, origins,
+    outcomes_of, reservations_held, step_outcomes, transactions,
 };
 pub use rows::StoredEntry;
 pub(crate) use shard::{set_shard_number, shard_number};

@@ -17,7 +17,7 @@ use crate::stores::book::{self, Once, StoredEntry};
 use crate::stores::master::idempotency::Intention;
 
 /// The one step of an operation of the book's own.
-const STEP: u16 = 0;
+pub(super) const STEP: u16 = 0;
 /// The longest note, in characters.
 const MAX_NOTE: usize = 1_000;
 /// Names the operation of a client's key; never changes.
@@ -68,21 +68,9 @@ impl BooksService {
         input: EntryInput,
         now: DateTime<Utc>,
     ) -> Result<StoredEntry, BooksError> {
-        let note = input
-            .note
-            .as_deref()
-            .map(str::trim)
-            .filter(|n| !n.is_empty());
-        if let Some(note) = note
-            && text::prose(note, MAX_NOTE).is_err()
-        {
-            return Err(BooksError::Invalid {
-                field: "note",
-                rule: "is at most 1000 characters, no control characters but newline and tab",
-            });
-        }
+        let note = note_of(input.note.as_deref())?;
         let account = self.account(broker, input.account).await?.owner;
-        let saga_id = operation(broker, intention);
+        let saga_id = operation(OWN_ENTRY_NS, broker, intention);
         let subject = input.account.to_string();
         let entry = PlannedEntry {
             leg: 0,
@@ -130,7 +118,22 @@ impl BooksService {
 }
 
 /// The same intention of the same client is the same operation.
-fn operation(broker: BrokerId, intention: &Intention) -> Uuid {
+pub(super) fn operation(namespace: Uuid, broker: BrokerId, intention: &Intention) -> Uuid {
     let name = format!("{broker}\0{}\0{}", intention.client, intention.key);
-    Uuid::new_v5(&OWN_ENTRY_NS, name.as_bytes())
+    Uuid::new_v5(&namespace, name.as_bytes())
+}
+
+/// A note without spaces around it; nothing where it says nothing.
+///
+/// # Errors
+/// One that is too long, or can't be shown.
+pub(super) fn note_of(note: Option<&str>) -> Result<Option<&str>, BooksError> {
+    let note = note.map(str::trim).filter(|note| !note.is_empty());
+    match note {
+        Some(note) if text::prose(note, MAX_NOTE).is_err() => Err(BooksError::Invalid {
+            field: "note",
+            rule: "is at most 1000 characters, no control characters but newline and tab",
+        }),
+        note => Ok(note),
+    }
 }

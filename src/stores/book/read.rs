@@ -6,6 +6,7 @@ use super::rows::{
     AccountColumns, EntryRow, ReservationColumns, StepRow, StoredEntry, account_columns,
     entry_columns, hash, reservation_columns,
 };
+use crate::domain::account::Side;
 use crate::domain::book::{AccountState, Reservation};
 use crate::domain::chain::{EntryKind, Head};
 use crate::domain::ids::AccountId;
@@ -37,6 +38,22 @@ const NEWEST_OF_ACCOUNT: BookSql = BookSql::new(concat!(
     entry_columns!(),
     " FROM transaction WHERE broker_id = ? AND account_id = ? AND seq < ? ORDER BY seq DESC LIMIT ?"
 ));
+/// Those of one kind, which only lists of such kinds ask for as are rare.
+pub const OF_KIND: BookSql = BookSql::new(concat!(
+    "SELECT ",
+    entry_columns!(),
+    " FROM transaction WHERE broker_id = ? AND kind = ? AND seq < ? ORDER BY seq DESC LIMIT ?"
+));
+const WITHIN: BookSql = BookSql::new(concat!(
+    "SELECT ",
+    entry_columns!(),
+    " FROM transaction WHERE broker_id = ? AND account_id = ? AND booked_at >= ? AND booked_at < ? \
+      ORDER BY seq LIMIT ?"
+));
+const BEFORE: BookSql = BookSql::new(
+    "SELECT side, CAST(SUM(amount) AS CHAR) AS amount FROM transaction
+     WHERE broker_id = ? AND account_id = ? AND booked_at < ? GROUP BY side",
+);
 const OF_SUBJECTS: BookSql = BookSql::new(concat!(
     "SELECT ",
     entry_columns!(),
@@ -97,7 +114,9 @@ impl Origin {
                 EntryKind::Opening
                 | EntryKind::Correction
                 | EntryKind::PaymentAmount
-                | EntryKind::PaymentFee,
+                | EntryKind::PaymentFee
+                | EntryKind::SwapSold
+                | EntryKind::SwapBought,
             ) => true,
             Some(EntryKind::RequestPrincipal | EntryKind::RequestCommission) | None => false,
         }
@@ -164,6 +183,57 @@ pub async fn transactions(
         None => book.sql(NEWEST),
     };
     read_entries(book.fetch_all(query.bind(before).bind(limit)).await?)
+}
+
+/// Entries of one kind before a seq, newest first.
+///
+/// # Errors
+/// The database's, or an entry that can't be read.
+pub async fn entries_of_kind(
+    book: &mut BookRead,
+    kind: EntryKind,
+    before: u64,
+    limit: u32,
+) -> Result<Vec<StoredEntry>, StoreError> {
+    let query = book.sql(OF_KIND).bind(kind.as_str()).bind(before);
+    read_entries(book.fetch_all(query.bind(limit)).await?)
+}
+
+/// Entries of an account that were booked from a time on and before another, in order.
+///
+/// # Errors
+/// The database's, or an entry that can't be read.
+pub async fn entries_within(
+    book: &mut BookRead,
+    account: AccountId,
+    (from, to): (DateTime<Utc>, DateTime<Utc>),
+    limit: u32,
+) -> Result<Vec<StoredEntry>, StoreError> {
+    let query = book.sql(WITHIN).bind(account.bits()).bind(from).bind(to);
+    read_entries(book.fetch_all(query.bind(limit)).await?)
+}
+
+/// What was booked on an account before a time: credits less debits, in minor units.
+///
+/// # Errors
+/// The database's.
+pub async fn booked_before(
+    book: &mut BookRead,
+    account: AccountId,
+    before: DateTime<Utc>,
+) -> Result<i128, StoreError> {
+    let query = book.sql(BEFORE).bind(account.bits()).bind(before);
+    let sums: Vec<(String, String)> = book.fetch_all(query).await?;
+    let mut all = 0;
+    for (side, amount) in sums {
+        let sum = amount.parse::<i128>().ok();
+        let sum = sum.ok_or_else(|| corrupt("transaction", "sum of amounts"))?;
+        match Side::parse(&side).ok_or_else(|| corrupt("transaction", "side"))? {
+            Side::Debit => all -= sum,
+            Side::Credit => all += sum,
+        }
+    }
+    Ok(all)
 }
 
 /// All entries of some subjects, in order.

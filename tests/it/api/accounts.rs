@@ -260,3 +260,211 @@ async fn accounts_are_listed_newest_first_and_found_by_name() {
     let answer = api.post(&close, &token, json!({})).await;
     assert_eq!(answer.problem(), (409, "conflict"));
 }
+
+async fn in_currency(api: &Api, token: &str, owner: &str, currency: &str) -> String {
+    let body = json!({"owner_kind": "partner", "owner_ref": owner, "currency_code": currency});
+    let answer = api.post("/v1/accounts", token, body).await;
+    assert_eq!(answer.status, 201, "{answer:?}");
+    answer.body["id"].as_str().unwrap().to_owned()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_exchanges_one_currency_for_another() {
+    let api = Api::new().await;
+    for broker in [api.world.alpha, api.world.gamma] {
+        let token = api.admin_of(broker).await;
+        let dollars = in_currency(&api, &token, "FO-1", "USD").await;
+        let bitcoin = in_currency(&api, &token, "FO-1", "BTC").await;
+        let foreign = in_currency(&api, &token, "FO-2", "BTC").await;
+        let entries = format!("/v1/accounts/{dollars}/entries");
+        let opening = json!({"kind": "opening", "side": "credit", "amount": "100.00",
+                             "currency_code": "USD"});
+        assert_eq!(api.post(&entries, &token, opening).await.status, 201);
+        let swap = |amount: &str, rate: &str| {
+            json!({"sold_account_id": dollars, "bought_account_id": bitcoin, "amount": amount,
+                   "currency_code": "USD", "bought_currency_code": "BTC", "rate": rate,
+                   "note": "at the desk"})
+        };
+        let key = uuid::Uuid::new_v4().to_string();
+        let done = api
+            .post_as("/v1/swaps", &token, Some(&key), swap("60.00", "0.00001030"))
+            .await;
+        assert_eq!(done.status, 201, "{done:?}");
+        assert_eq!(done.body["rate"], "0.0000103");
+        assert_eq!(done.body["note"], "at the desk");
+        assert_eq!(done.body["sold"]["amount"], "60.00");
+        assert_eq!(done.body["sold"]["balance"], "40.00");
+        assert_eq!(done.body["bought"]["amount"], "0.00061800");
+        let again = api
+            .post_as("/v1/swaps", &token, Some(&key), swap("60.00", "0.00001030"))
+            .await;
+        assert_eq!(again.body, done.body, "once");
+        let other = api
+            .post_as("/v1/swaps", &token, Some(&key), swap("60.00", "0.00001031"))
+            .await;
+        assert_eq!(other.problem().0, 422);
+        let short = api
+            .post("/v1/swaps", &token, swap("40.01", "0.00001030"))
+            .await;
+        assert_eq!(short.problem(), (409, "books_refused"));
+        let second = api
+            .post("/v1/swaps", &token, swap("0.01", "0.00009999"))
+            .await;
+        assert_eq!(
+            second.body["bought"]["amount"], "0.00000099",
+            "rounded down"
+        );
+
+        let id = done.body["id"].as_str().unwrap();
+        assert_eq!(
+            api.get(&format!("/v1/swaps/{id}"), &token).await.body,
+            done.body
+        );
+        let list = api.get("/v1/swaps?limit=1", &token).await;
+        assert_eq!(list.items()[0], second.body);
+        let cursor = list.body["next_cursor"].as_str().unwrap();
+        let rest = api
+            .get(&format!("/v1/swaps?limit=1&cursor={cursor}"), &token)
+            .await;
+        assert_eq!(rest.items()[0], done.body);
+        assert_eq!(rest.body["next_cursor"], Value::Null);
+
+        for (change, field) in [
+            (json!({"rate": "0"}), "rate"),
+            (json!({"rate": "1e5"}), "rate"),
+            (json!({"rate": "0.000000000001"}), "amount"),
+            (json!({"rate": "999999999999999999"}), "amount"),
+            (json!({"amount": "0.00"}), "amount"),
+            (json!({"amount": "0.001"}), "amount"),
+            (json!({"currency_code": "BTC"}), "currency_code"),
+            (json!({"bought_currency_code": "USD"}), "currency_code"),
+            (json!({"bought_account_id": foreign}), "bought_account_id"),
+            (
+                json!({"bought_account_id": dollars, "bought_currency_code": "USD"}),
+                "bought_account_id",
+            ),
+            (json!({"note": "a\u{0}b"}), "note"),
+        ] {
+            let mut body = swap("1.00", "0.0000103");
+            for (name, value) in change.as_object().unwrap() {
+                body[name] = value.clone();
+            }
+            let refused = api.post("/v1/swaps", &token, body).await;
+            assert_eq!(refused.problem().0, 422, "{change}: {refused:?}");
+            assert_eq!(refused.body["errors"][0]["field"], field, "{change}");
+        }
+        let stranger = api.admin_of(api.world.beta).await;
+        let hidden = api.get(&format!("/v1/swaps/{id}"), &stranger).await;
+        assert_eq!(hidden.status, 404);
+        let hers = api
+            .post("/v1/swaps", &stranger, swap("1.00", "0.0000103"))
+            .await;
+        assert_eq!(hers.status, 404);
+    }
+    crate::harness::assert_invariants(&api.world).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn statements_fit_together() {
+    let api = Api::new().await;
+    let token = api.admin_of(api.world.gamma).await;
+    let path = open(&api, &token, "FO-1").await;
+    let entries = format!("{path}/entries");
+    for amount in ["100.00", "20.00", "3.00"] {
+        let mut body = opening(&api, amount);
+        if amount == "20.00" {
+            body["side"] = json!("debit");
+            body["kind"] = json!("correction");
+            body["note"] = json!("=1+1, \"quoted\"");
+        }
+        assert_eq!(api.post(&entries, &token, body).await.status, 201);
+        api.world.clock.advance(chrono::Duration::minutes(1));
+    }
+    let statement = async |from: &str, to: &str| {
+        api.get(&format!("{path}/statement?from={from}&to={to}"), &token)
+            .await
+    };
+    let all = statement("2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z").await;
+    assert_eq!(all.status, 200, "{all:?}");
+    assert_eq!(all.body["opening_balance"], "0.00");
+    assert_eq!(
+        (&all.body["debits"], &all.body["credits"]),
+        (&json!("20.00"), &json!("103.00"))
+    );
+    assert_eq!(all.body["closing_balance"], "83.00");
+    let lines = all.body["lines"].as_array().unwrap();
+    let balances: Vec<_> = lines
+        .iter()
+        .map(|line| line["balance"].as_str().unwrap())
+        .collect();
+    assert_eq!(balances, ["100.00", "80.00", "83.00"]);
+    // Of the second minute alone: begins with what the first has left.
+    let second = statement("2026-01-01T00:01:00Z", "2026-01-01T00:02:00Z").await;
+    assert_eq!(second.body["opening_balance"], "100.00");
+    assert_eq!(second.body["closing_balance"], "80.00");
+    let third = statement("2026-01-01T00:02:00Z", "2026-01-01T00:03:00Z").await;
+    assert_eq!(
+        third.body["opening_balance"],
+        second.body["closing_balance"]
+    );
+    let after = statement("2027-01-01T00:00:00Z", "2027-01-02T00:00:00Z").await;
+    assert_eq!(after.body["lines"], json!([]));
+    assert_eq!(after.body["opening_balance"], "83.00");
+
+    let csv = api
+        .get(
+            &format!(
+                "{path}/statement?from=2026-01-01T00:00:00Z&to=2026-01-01T00:02:00Z&format=csv"
+            ),
+            &token,
+        )
+        .await;
+    let lines: Vec<_> = csv.text.lines().collect();
+    assert_eq!(
+        lines[0],
+        "booked_at,seq,kind,subject,debit,credit,balance,currency_code,note"
+    );
+    assert!(
+        lines[1].starts_with("2026-01-01T00:00:00.000000Z,,opening_balance,,,,0.00,"),
+        "{}",
+        lines[1]
+    );
+    assert!(
+        lines[2].contains(",1,account.opening,") && lines[2].ends_with("counted by two"),
+        "{}",
+        lines[2]
+    );
+    assert!(
+        lines[3].ends_with(",\"'=1+1, \"\"quoted\"\"\""),
+        "no formula: {}",
+        lines[3]
+    );
+    assert!(
+        lines[4].contains("closing_balance,,,,80.00,"),
+        "{}",
+        lines[4]
+    );
+    assert_eq!(lines.len(), 5);
+
+    for (query, field) in [
+        ("from=2026-01-02T00:00:00Z&to=2026-01-02T00:00:00Z", "to"),
+        ("from=yesterday&to=2026-01-02T00:00:00Z", "from"),
+        ("to=2026-01-02T00:00:00Z", "from"),
+        (
+            "from=2026-01-01T00:00:00Z&to=2026-01-02T00:00:00Z&format=xml",
+            "format",
+        ),
+    ] {
+        let refused = api.get(&format!("{path}/statement?{query}"), &token).await;
+        assert_eq!(refused.status, 422, "{query}: {refused:?}");
+        assert_eq!(refused.body["errors"][0]["field"], field, "{query}");
+    }
+    let stranger = api.admin_of(api.world.alpha).await;
+    let hidden = api
+        .get(
+            &format!("{path}/statement?from=2026-01-01T00:00:00Z&to=2026-01-02T00:00:00Z"),
+            &stranger,
+        )
+        .await;
+    assert_eq!(hidden.status, 404);
+}

@@ -1,0 +1,162 @@
+//! The certificate of a netting round: everything that somebody needs to check, offline and in one
+//! pass, that nobody's net position moved and that no larger total could have been cleared.
+//!
+//! One JSON object a line, each in canonical form (RFC 8785); all numbers are strings.
+//!
+//! | line | fields | |
+//! |---|---|---|
+//! | the first | `format`, `round`, `currency`, `brokers`, `obligations`, `total`, `cleared`, `root` | how many lines follow, their sums in minor units, and the Merkle root (RFC 6962) over the input |
+//! | one a broker | `broker`, `price` | by broker, rising |
+//! | one an obligation | `id`, `debtor`, `creditor`, `amount`, `reduction` | by id, rising; `amount` is what might be cleared of it |
+//! | the last | `sha256` | of all bytes before it |
+//!
+//! A leaf of the root is the canonical JSON of an obligation's line without its `reduction`.
+//!
+//! **Why it proves that.** Let `p` be the prices. For any circulation `r` (one that moves nobody's
+//! net position) the sum of `r × (p[debtor] − p[creditor])` over all obligations is nothing, since
+//! each broker's price counts as often with plus as with minus. So the total of `r` is the sum of
+//! `r × (1 + p[debtor] − p[creditor])`, which is largest where `r` is the whole amount wherever the
+//! bracket is above zero and nothing wherever it is below. The certificate's reductions are just
+//! that; where the bracket is zero it does not matter. So no circulation has a larger total.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+
+use crate::domain::canonical::Hash;
+use crate::domain::ids::{BrokerId, ObligationId};
+use crate::domain::merkle;
+use crate::domain::money::CurrencyCode;
+
+/// The format that this program writes and reads.
+pub const FORMAT: &str = "settlenet-netting-v1";
+
+/// An obligation as it goes into a round, in minor units.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Line {
+    pub id: ObligationId,
+    pub debtor: BrokerId,
+    pub creditor: BrokerId,
+    /// What may be cleared of it.
+    pub amount: u64,
+    pub reduction: u64,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct HeaderLine {
+    pub(super) brokers: String,
+    pub(super) cleared: String,
+    pub(super) currency: String,
+    pub(super) format: String,
+    pub(super) obligations: String,
+    pub(super) root: Hash,
+    pub(super) round: String,
+    pub(super) total: String,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct BrokerLine {
+    pub(super) broker: String,
+    pub(super) price: String,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ObligationLine {
+    pub(super) amount: String,
+    pub(super) creditor: String,
+    pub(super) debtor: String,
+    pub(super) id: String,
+    pub(super) reduction: String,
+}
+
+#[derive(Serialize)]
+pub(super) struct Leaf<'a> {
+    pub(super) amount: &'a str,
+    pub(super) creditor: &'a str,
+    pub(super) debtor: &'a str,
+    pub(super) id: &'a str,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct EndLine {
+    pub(super) sha256: Hash,
+}
+
+pub(super) fn canonical<T: Serialize>(value: &T) -> io::Result<Vec<u8>> {
+    serde_json_canonicalizer::to_vec(value).map_err(io::Error::other)
+}
+
+/// The Merkle root over a round's input, by id.
+///
+/// # Errors
+/// None in practice: plain objects can be written.
+pub fn root(lines: &[Line]) -> io::Result<Hash> {
+    let leaves: io::Result<Vec<Hash>> = lines
+        .iter()
+        .map(|line| {
+            let [amount, creditor, debtor] =
+                [line.amount, line.creditor, line.debtor].map(|n| n.to_string());
+            let leaf = Leaf {
+                amount: &amount,
+                creditor: &creditor,
+                debtor: &debtor,
+                id: &line.id.to_string(),
+            };
+            Ok(merkle::leaf(&canonical(&leaf)?))
+        })
+        .collect();
+    Ok(leaves?.into_iter().collect::<merkle::Growing>().root())
+}
+
+/// Writes the certificate of a round. Lines are by id, prices by broker, both rising.
+///
+/// # Errors
+/// The writer's.
+pub fn write(
+    mut out: impl Write,
+    round: &str,
+    currency: &CurrencyCode,
+    prices: &BTreeMap<BrokerId, i64>,
+    lines: &[Line],
+) -> io::Result<()> {
+    let sum = |of: fn(&Line) -> u64| lines.iter().map(|line| u128::from(of(line))).sum::<u128>();
+    let header = HeaderLine {
+        brokers: prices.len().to_string(),
+        cleared: sum(|line| line.reduction).to_string(),
+        currency: currency.to_string(),
+        format: FORMAT.to_owned(),
+        obligations: lines.len().to_string(),
+        root: root(lines)?,
+        round: round.to_owned(),
+        total: sum(|line| line.amount).to_string(),
+    };
+    let mut sha256 = Sha256::new();
+    let mut put = |bytes: Vec<u8>| {
+        let line = [bytes.as_slice(), b"\n"].concat();
+        sha256.update(&line);
+        out.write_all(&line)
+    };
+    put(canonical(&header)?)?;
+    for (broker, price) in prices {
+        let (broker, price) = (broker.to_string(), price.to_string());
+        put(canonical(&BrokerLine { broker, price })?)?;
+    }
+    for line in lines {
+        put(canonical(&ObligationLine {
+            amount: line.amount.to_string(),
+            creditor: line.creditor.to_string(),
+            debtor: line.debtor.to_string(),
+            id: line.id.to_string(),
+            reduction: line.reduction.to_string(),
+        })?)?;
+    }
+    let sha256 = Hash(sha256.finalize().into());
+    out.write_all(&canonical(&EndLine { sha256 })?)?;
+    out.write_all(b"\n")
+}
