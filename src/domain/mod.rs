@@ -32,6 +32,7 @@ pub mod reason;
 pub mod request;
 pub mod request_event;
 pub mod saga;
+pub mod settlement;
 pub mod swap;
 pub mod terms;
 pub mod text;

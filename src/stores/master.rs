@@ -16,6 +16,7 @@ pub mod pauses;
 pub mod placement;
 pub mod requests;
 pub mod sagas;
+pub mod settlements;
 pub mod standing;
 pub mod uploads;
 
