@@ -246,12 +246,7 @@ pub fn accept(request: RequestId, saga_id: Uuid, promises: Vec<(AccountRef, u64)
 
 /// Gives back what an acceptance reserved, in each book.
 #[must_use]
-pub fn release(
-    request: RequestId,
-    saga_id: Uuid,
-    books: Vec<BrokerId>,
-    reserved_by: Uuid,
-) -> Plan {
+pub fn release(request: RequestId, saga_id: Uuid, books: Vec<BrokerId>, reserved_by: Uuid) -> Plan {
     let give_back = |book| Action::Release { book, reserved_by };
     let mut actions: Vec<Action> = books.into_iter().map(give_back).collect();
     actions.push(Action::Finish);

@@ -186,7 +186,11 @@ async fn ageing(
     State(state): State<AppState>,
 ) -> Result<Json<AgeingsView>, Problem> {
     let as_of = state.app.systems.clock.now();
-    let found = state.app.obligations.ageing(me.seat.broker_id, as_of).await?;
+    let found = state
+        .app
+        .obligations
+        .ageing(me.seat.broker_id, as_of)
+        .await?;
     let mut items = Vec::with_capacity(found.len());
     for one in found {
         let exponent = exponent_of(&state, &one.currency_code).await?;

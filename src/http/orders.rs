@@ -384,7 +384,9 @@ async fn set_cities(
     StrictJson(body): StrictJson<CitiesBody>,
 ) -> Result<Json<CitiesBody>, Problem> {
     let network = &state.app.network;
-    let city_codes = network.set_cities(me.seat.broker_id, body.city_codes).await?;
+    let city_codes = network
+        .set_cities(me.seat.broker_id, body.city_codes)
+        .await?;
     Ok(Json(CitiesBody { city_codes }))
 }
 

@@ -120,9 +120,7 @@ pub(super) struct TermsBody {
 
 impl TermsBody {
     /// What was stated, as the service takes it.
-    pub(super) fn parts(
-        terms: Option<Self>,
-    ) -> (Option<ObligationTerm>, Option<CommissionInput>) {
+    pub(super) fn parts(terms: Option<Self>) -> (Option<ObligationTerm>, Option<CommissionInput>) {
         let (obligation, commission) =
             terms.map_or((None, None), |terms| (terms.obligation, terms.commission));
         let commission = commission.map(|commission| CommissionInput {
@@ -464,11 +462,14 @@ impl From<NetworkError> for Problem {
             NetworkError::Short { shortage, currency } => Self::short(shortage, &currency),
             NetworkError::PickupRefused { left } => Self::new(Code::PickupRefused)
                 .detail(detail)
-                .field(FieldError::value("pickup_code", "is the code that the client shows"))
+                .field(FieldError::value(
+                    "pickup_code",
+                    "is the code that the client shows",
+                ))
                 .with("tries_left", left),
-            NetworkError::Code(HashError::Busy) => Self::new(Code::Unavailable)
-                .detail(detail)
-                .retry_after(1),
+            NetworkError::Code(HashError::Busy) => {
+                Self::new(Code::Unavailable).detail(detail).retry_after(1)
+            }
             NetworkError::Code(HashError::Randomness | HashError::Failed) => Self::internal(&error),
             NetworkError::Hindered(hindrance) => hindrance.into(),
             NetworkError::KeyReused => Self::new(Code::KeyReused),

@@ -34,8 +34,8 @@ use crate::domain::request::{Acceptance, Decision, Past, Refusal, Request, Reque
 use crate::domain::saga::SagaKind;
 use crate::domain::terms::{DefaultTerms, Party};
 use crate::stores::book;
-use crate::stores::master::currencies::CurrencyRegistry;
 use crate::stores::master::credit_lines;
+use crate::stores::master::currencies::CurrencyRegistry;
 use crate::stores::master::requests::{self, Overdue};
 use crate::stores::master::settlements::Debts;
 use crate::stores::master::standing::{self, GateVersion};
@@ -139,18 +139,23 @@ impl NetworkService {
         let gate = self.may_accept(actor.broker, &request).await?;
         let account = Box::pin(self.account_for(actor.broker, &request, account)).await?;
         let takes = self.takes(actor.broker, &request).await?;
-        self.transition_through((gate, takes), actor, request, move |request, saga_id, now| {
-            if request.status == RequestStatus::Pending && gate.is_none() {
-                // Open again just now, and nobody has looked at the account.
-                return Err(Refusal::Taken);
-            }
-            let acceptance = Acceptance {
-                by: actor.broker,
-                account: account.clone(),
-                saga_id,
-            };
-            request.accept(acceptance, &currency, now)
-        })
+        self.transition_through(
+            (gate, takes),
+            actor,
+            request,
+            move |request, saga_id, now| {
+                if request.status == RequestStatus::Pending && gate.is_none() {
+                    // Open again just now, and nobody has looked at the account.
+                    return Err(Refusal::Taken);
+                }
+                let acceptance = Acceptance {
+                    by: actor.broker,
+                    account: account.clone(),
+                    saga_id,
+                };
+                request.accept(acceptance, &currency, now)
+            },
+        )
         .await
     }
 

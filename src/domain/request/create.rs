@@ -75,16 +75,16 @@ impl NewRequest {
         ]);
         let pickup_digest = self.pickup_hash.as_deref().map(pickup_digest);
         let mut facts = vec![
-                ("type", json!(self.kind)),
-                ("author", json!(self.author.to_string())),
-                ("target", json!(self.target.map(|id| id.to_string()))),
-                ("currency", json!(self.currency.code)),
-                ("amount", minor(self.amount.minor())),
-                ("method", json!(self.method)),
-                ("city_code", json!(self.city_code)),
-                ("deadline_at", json!(deadline_at.map(canonical::time))),
-                ("terms", terms_fact(&self.terms)),
-            ];
+            ("type", json!(self.kind)),
+            ("author", json!(self.author.to_string())),
+            ("target", json!(self.target.map(|id| id.to_string()))),
+            ("currency", json!(self.currency.code)),
+            ("amount", minor(self.amount.minor())),
+            ("method", json!(self.method)),
+            ("city_code", json!(self.city_code)),
+            ("deadline_at", json!(deadline_at.map(canonical::time))),
+            ("terms", terms_fact(&self.terms)),
+        ];
         // A fact that only some kinds have is left out of the others' events.
         facts.extend(self.settles.map(|settles| ("settles", json!(settles))));
         facts.extend(self.auto_confirm.then(|| ("auto_confirm", json!(true))));
@@ -137,10 +137,17 @@ impl NewRequest {
     /// What only some kinds may have, and must.
     fn check_kind(&self) -> Result<(), Refusal> {
         let settlement = self.kind == RequestKind::Settlement;
-        debug_assert_eq!(settlement, self.settles.is_some(), "only settlements settle");
+        debug_assert_eq!(
+            settlement,
+            self.settles.is_some(),
+            "only settlements settle"
+        );
         if settlement {
             if self.target.is_none() {
-                return Err(invalid("target_broker_id", "names the other side of the debt"));
+                return Err(invalid(
+                    "target_broker_id",
+                    "names the other side of the debt",
+                ));
             }
             if self.counterpart_uid.is_some() {
                 return Err(invalid("counterpart_uid", "has no place in a settlement"));

@@ -63,7 +63,10 @@ impl Request {
         now: DateTime<Utc>,
     ) -> Result<Decision, Refusal> {
         let Execution { by, proofs, .. } = *execution;
-        let executed = self.mark_sent(by, proofs, execution.confirm_within, now)?;
+        if !self.kind.is_order() {
+            return Err(invalid("id", "is no order's"));
+        }
+        let executed = self.prove(by, proofs, execution.confirm_within, now)?;
         let Decision::Apply(mut change) = executed else {
             return Ok(executed);
         };
@@ -105,7 +108,11 @@ impl Request {
     fn refuse_pickup(&self, by: BrokerId, now: DateTime<Utc>) -> Decision {
         let mut request = self.changed(now);
         request.past.pickups_refused += 1;
-        apply(request, event(EventKind::PickupRefused, Some(by), &[]), None)
+        apply(
+            request,
+            event(EventKind::PickupRefused, Some(by), &[]),
+            None,
+        )
     }
 
     /// The author makes a new code for a payout that has not been executed: the one before was

@@ -67,6 +67,9 @@ pub fn new_request(kind: RequestKind, target: Option<BrokerId>) -> NewRequest {
             obligation: ObligationTerm::AuthorOwes,
             commission: None,
         },
+        settles: None,
+        auto_confirm: false,
+        pickup_hash: None,
         account: None,
         deadline_at: Some(deadline()),
     }
@@ -131,7 +134,7 @@ fn in_state(kind: RequestKind, state: &str) -> Request {
             let floored = account(sender_of(&pending), OwnerKind::Partner);
             match kind {
                 RequestKind::Receive => accept(Some(floored)),
-                RequestKind::Send => {
+                _ => {
                     let new = NewRequest {
                         account: Some(floored),
                         ..new_request(kind, Some(TARGET))
@@ -143,7 +146,7 @@ fn in_state(kind: RequestKind, state: &str) -> Request {
         "accepted" => accept(None),
         "sent" => sent(),
         "settling" => confirmed(),
-        "completed" => confirmed().completed(&[], now).request,
+        "completed" => confirmed().completed(&[], &[], now).request,
         "rejected" => applied(pending.reject(TARGET, None, now)).request,
         "cancelled" => applied(pending.cancel(AUTHOR, RELEASE_SAGA, now)).request,
         "expired" => applied(pending.expire(RELEASE_SAGA, deadline())).request,

@@ -109,9 +109,8 @@ impl Request {
             }
             return Ok(());
         }
-        let named = |uid: &String| {
-            account.owner_kind == OwnerKind::Partner && account.owner_ref == *uid
-        };
+        let named =
+            |uid: &String| account.owner_kind == OwnerKind::Partner && account.owner_ref == *uid;
         if !self.counterpart_uid.as_ref().is_none_or(named) {
             return Err(invalid(
                 "account_id",
@@ -264,12 +263,26 @@ impl Request {
         }
     }
 
-    /// The sender has sent, with proof.
+    /// The sender has sent, with proof. An order is executed: see [`Self::execute`].
     ///
     /// # Errors
     /// See [`Refusal`]; other proofs than those that were recorded are refused, not merged, and so
     /// are those that both sides have taken back, for they are a late repeat.
     pub fn mark_sent(
+        &self,
+        by: BrokerId,
+        proofs: &[Proof],
+        confirm_within: Duration,
+        now: DateTime<Utc>,
+    ) -> Result<Decision, Refusal> {
+        if self.kind.is_order() {
+            return Err(invalid("id", "is an order's, which is executed"));
+        }
+        self.prove(by, proofs, confirm_within, now)
+    }
+
+    /// Records that the sender has done its part, and the proof of it.
+    pub(super) fn prove(
         &self,
         by: BrokerId,
         proofs: &[Proof],

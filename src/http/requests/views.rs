@@ -216,7 +216,10 @@ pub(in crate::http) async fn view(
 }
 
 /// An event as a party of the request may see it.
-pub(in crate::http) fn event_view(seat: BrokerSeat, (event, event_hash): (Event, Hash)) -> EventView {
+pub(in crate::http) fn event_view(
+    seat: BrokerSeat,
+    (event, event_hash): (Event, Hash),
+) -> EventView {
     let private = event.private_for(seat.broker_id).cloned();
     EventView {
         seq: event.seq,

@@ -224,11 +224,13 @@ impl NetworkService {
             check_target(actor, target, standing)?;
         }
         let settles = match input.kind {
-            RequestKind::Settlement => {
-                Some(self.settles(actor, &input, &currency, amount).await?)
-            }
+            RequestKind::Settlement => Some(self.settles(actor, &input, &currency, amount).await?),
             _ => {
-                not_given("obligation_id", input.obligation_id.is_some(), "a settlement")?;
+                not_given(
+                    "obligation_id",
+                    input.obligation_id.is_some(),
+                    "a settlement",
+                )?;
                 not_given("debtor", input.debtor.is_some(), "a settlement")?;
                 None
             }

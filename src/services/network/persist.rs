@@ -22,8 +22,8 @@ use crate::services::lanes::Lanes;
 use crate::services::saga::{SagaEngine, Systems};
 use crate::stores::StoreError;
 use crate::stores::master::requests::{self, Sealed};
-use crate::stores::master::standing::{self, GateVersion};
 use crate::stores::master::settlements::{self, Debts};
+use crate::stores::master::standing::{self, GateVersion};
 use crate::stores::master::{self, MasterTx, credit_lines, feed, obligations, sagas, uploads};
 
 /// Decisions in one commit.

@@ -4,7 +4,9 @@
 use serde_json::Value;
 
 use super::evidence::Evidence;
-use super::{BETWEEN_LOOKS, Finding, InvariantReport, LOOKS, REQUESTS_PAGE, Reconcile, ReconcileError};
+use super::{
+    BETWEEN_LOOKS, Finding, InvariantReport, LOOKS, REQUESTS_PAGE, Reconcile, ReconcileError,
+};
 use crate::domain::request::{Request, RequestStatus};
 use crate::domain::request_event::Event;
 use crate::domain::settlement::PartStatus;
@@ -20,10 +22,15 @@ impl Evidence {
         found: &mut Vec<String>,
     ) {
         let subject = request.id.to_string();
-        let parts = self.settlements.get(&subject).map_or(&[][..], Vec::as_slice);
+        let parts = self
+            .settlements
+            .get(&subject)
+            .map_or(&[][..], Vec::as_slice);
         let of = |status| parts.iter().filter(move |part| part.status == status);
         let reserved: u64 = of(PartStatus::Reserved).map(|part| part.amount).sum();
-        let settled: u64 = of(PartStatus::Settled).map(|part| part.settled_amount).sum();
+        let settled: u64 = of(PartStatus::Settled)
+            .map(|part| part.settled_amount)
+            .sum();
         let amount = request.amount.minor();
         let (promises, repays) = match (request.settles, request.status) {
             (Some(_), RequestStatus::Completed) => (0, request.settled_amount().minor()),
@@ -31,7 +38,9 @@ impl Evidence {
             _ => (0, 0),
         };
         if reserved != promises {
-            found.push(format!("{reserved} of debts is reserved for it, not {promises}"));
+            found.push(format!(
+                "{reserved} of debts is reserved for it, not {promises}"
+            ));
         }
         if settled != repays {
             found.push(format!("it has repaid {settled}, not {repays}"));

@@ -80,11 +80,7 @@ impl Ending {
 
     /// What it does to obligations that a settlement has been promised: repays them, or gives them
     /// back where the acceptance came to nothing. Gives what was repaid.
-    async fn settle(
-        &self,
-        tx: &mut MasterTx,
-        now: DateTime<Utc>,
-    ) -> Result<Vec<Part>, StoreError> {
+    async fn settle(&self, tx: &mut MasterTx, now: DateTime<Utc>) -> Result<Vec<Part>, StoreError> {
         let Some(request) = self.request.as_ref().filter(|one| one.settles.is_some()) else {
             return Ok(Vec::new());
         };

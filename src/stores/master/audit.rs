@@ -222,19 +222,22 @@ pub async fn in_flight(
     .fetch_all(master)
     .await
     .map_err(failed)?;
-    let debts = rows
-        .into_iter()
-        .map(|(saga_id, debtor, creditor, currency_code, amount)| InFlight {
-            saga_id,
-            debtor,
-            creditor,
-            currency_code,
-            amount,
-        });
+    let debts =
+        rows.into_iter().map(
+            |(saga_id, debtor, creditor, currency_code, amount)| InFlight {
+                saga_id,
+                debtor,
+                creditor,
+                currency_code,
+                amount,
+            },
+        );
     let mut all: Vec<InFlight> = debts.collect();
     let within = from..=to;
     let repayments = repayments_in_flight(master).await?.into_iter();
-    all.extend(repayments.filter(|one| within.contains(&one.debtor) || within.contains(&one.creditor)));
+    all.extend(
+        repayments.filter(|one| within.contains(&one.debtor) || within.contains(&one.creditor)),
+    );
     all.sort_unstable();
     Ok(all)
 }

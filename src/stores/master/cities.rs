@@ -57,9 +57,7 @@ pub async fn replace(
     let mut builder =
         QueryBuilder::<MySql>::new("INSERT INTO broker_city (broker_id, city_code, created_at) ");
     builder.push_values(cities, |mut row, city| {
-        row.push_bind(broker)
-            .push_bind(city.clone())
-            .push_bind(now);
+        row.push_bind(broker).push_bind(city.clone()).push_bind(now);
     });
     builder.build().execute(tx).await.map_err(failed)?;
     Ok(())

@@ -267,10 +267,16 @@ pub fn newest(
             .push(" = ")
             .push_bind(broker);
         if let Some(counterparty) = filter.counterparty {
-            builder.push(" AND ").push(other).push(" = ").push_bind(counterparty);
+            builder
+                .push(" AND ")
+                .push(other)
+                .push(" = ")
+                .push_bind(counterparty);
         }
         if let Some(currency) = &filter.currency {
-            builder.push(" AND currency_code = ").push_bind(currency.to_string());
+            builder
+                .push(" AND currency_code = ")
+                .push_bind(currency.to_string());
         }
         if let Some(status) = filter.status {
             builder.push(" AND status = ").push_bind(status.as_str());
@@ -346,7 +352,10 @@ pub async fn ageing(
     type Sums = (u64, u64, String, u64, u64, u64, u64, DateTime<Utc>);
     let [week, month, quarter] = AGES.map(|days| now - chrono::Duration::days(days));
     let mut builder = QueryBuilder::<MySql>::new("");
-    for (number, side) in ["debtor_broker_id", "creditor_broker_id"].into_iter().enumerate() {
+    for (number, side) in ["debtor_broker_id", "creditor_broker_id"]
+        .into_iter()
+        .enumerate()
+    {
         if number > 0 {
             builder.push(" UNION ALL ");
         }

@@ -8,7 +8,9 @@ use crate::domain::account::AccountRef;
 use crate::domain::canonical::Hash;
 use crate::domain::ids::RequestId;
 use crate::domain::money::Amount;
-use crate::domain::request::{Proposal, ProposalKind, Request, RequestKind, RequestStatus, Settles};
+use crate::domain::request::{
+    Proposal, ProposalKind, Request, RequestKind, RequestStatus, Settles,
+};
 use crate::domain::request_event::{Event, EventKind};
 use crate::domain::terms::Terms;
 use crate::stores::StoreError;
