@@ -470,14 +470,15 @@ impl From<NetworkError> for Problem {
             NetworkError::Code(HashError::Busy) => {
                 Self::new(Code::Unavailable).detail(detail).retry_after(1)
             }
-            NetworkError::Code(HashError::Randomness | HashError::Failed) => Self::internal(&error),
             NetworkError::Hindered(hindrance) => hindrance.into(),
             NetworkError::KeyReused => Self::new(Code::KeyReused),
             NetworkError::Contended | NetworkError::GateTurned => {
                 Self::new(Code::Contended).retry_after(1)
             }
             NetworkError::Store(error) => error.into(),
-            NetworkError::Lost => Self::internal(&error),
+            NetworkError::Lost | NetworkError::Code(HashError::Randomness | HashError::Failed) => {
+                Self::internal(&error)
+            }
         }
     }
 }

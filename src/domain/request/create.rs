@@ -87,7 +87,7 @@ impl NewRequest {
         ];
         // A fact that only some kinds have is left out of the others' events.
         facts.extend(self.settles.map(|settles| ("settles", json!(settles))));
-        facts.extend(self.auto_confirm.then(|| ("auto_confirm", json!(true))));
+        facts.extend(self.auto_confirm.then_some(("auto_confirm", json!(true))));
         facts.extend(pickup_digest.map(|digest| ("pickup_digest", json!(digest))));
         let mut event = event(EventKind::Created, Some(self.author), &facts);
         event.private = private;

@@ -134,7 +134,7 @@ impl Stated {
         // It lapses with whatever happens next.
         self.proposal = None;
         match event.kind {
-            EventKind::Created => {}
+            EventKind::Created | EventKind::PickupRefused => {}
             EventKind::Accepting => {
                 self.status = Some(RequestStatus::Accepting);
                 self.target = fact(event, "broker");
@@ -174,7 +174,6 @@ impl Stated {
                 // An order may be confirmed by being executed.
                 self.saga = Some(fact(event, "saga"));
             }
-            EventKind::PickupRefused => {}
             EventKind::PickupRenewed => self.pickup = fact(event, "pickup_digest"),
             EventKind::ReceivedClaimed => self.received_amount = fact(event, "received_amount"),
             EventKind::Confirmed => {

@@ -132,15 +132,14 @@ fn in_state(kind: RequestKind, state: &str) -> Request {
         "pending" => pending,
         "accepting" => {
             let floored = account(sender_of(&pending), OwnerKind::Partner);
-            match kind {
-                RequestKind::Receive => accept(Some(floored)),
-                _ => {
-                    let new = NewRequest {
-                        account: Some(floored),
-                        ..new_request(kind, Some(TARGET))
-                    };
-                    applied(created(new).accept(acceptance(TARGET, None), &usd(), now)).request
-                }
+            if kind == RequestKind::Receive {
+                accept(Some(floored))
+            } else {
+                let new = NewRequest {
+                    account: Some(floored),
+                    ..new_request(kind, Some(TARGET))
+                };
+                applied(created(new).accept(acceptance(TARGET, None), &usd(), now)).request
             }
         }
         "accepted" => accept(None),

@@ -86,6 +86,7 @@ pub(in crate::http) struct RequestView {
 }
 
 #[derive(Serialize, utoipa::ToSchema)]
+#[expect(clippy::struct_field_names, reason = "the names on the wire")]
 struct SettlesView {
     debtor_broker_id: BrokerId,
     creditor_broker_id: BrokerId,

@@ -223,17 +223,13 @@ impl NetworkService {
         if let Some(target) = input.target_broker_id {
             check_target(actor, target, standing)?;
         }
-        let settles = match input.kind {
-            RequestKind::Settlement => Some(self.settles(actor, &input, &currency, amount).await?),
-            _ => {
-                not_given(
-                    "obligation_id",
-                    input.obligation_id.is_some(),
-                    "a settlement",
-                )?;
-                not_given("debtor", input.debtor.is_some(), "a settlement")?;
-                None
-            }
+        let settles = if input.kind == RequestKind::Settlement {
+            Some(self.settles(actor, &input, &currency, amount).await?)
+        } else {
+            let of = "a settlement";
+            not_given("obligation_id", input.obligation_id.is_some(), of)?;
+            not_given("debtor", input.debtor.is_some(), of)?;
+            None
         };
         let scenario = Request::scenario(input.kind, input.counterpart_uid.is_some());
         let default = scenario.map_or(ObligationTerm::None, |scenario| {

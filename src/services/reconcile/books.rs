@@ -130,8 +130,8 @@ impl Reconcile {
                 .iter()
                 .map(|one| (one.account, one.amount))
                 .collect();
-            let promises = request.promises().into_iter();
-            let mut promised: Vec<(AccountId, u64)> = promises
+            let all = request.promises().into_iter();
+            let mut promised: Vec<(AccountId, u64)> = all
                 .filter(|(account, _)| account.broker == broker)
                 .map(|(account, amount)| (account.id(), amount))
                 .collect();

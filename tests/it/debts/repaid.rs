@@ -18,7 +18,7 @@ async fn remains(world: &World) -> Vec<(u64, u64)> {
         .collect()
 }
 
-async fn advance(world: &World) {
+fn advance(world: &World) {
     world.clock.advance(chrono::Duration::seconds(1));
 }
 
@@ -29,7 +29,7 @@ async fn the_oldest_debts_are_repaid_first_and_the_ledger_goes_back() {
     let beta = World::actor(world.beta);
     for _ in 0..3 {
         owing(&world, world.alpha, world.beta).await;
-        advance(&world).await;
+        advance(&world);
     }
     assert_eq!(world.position(world.beta, &world.currency).await, 3_000_000);
     let request = world
@@ -87,7 +87,7 @@ async fn a_creditor_may_ask_for_one_debt() {
     let world = World::new().await;
     let network = &world.app.network;
     owing(&world, world.alpha, world.beta).await;
-    advance(&world).await;
+    advance(&world);
     let second = owing(&world, world.alpha, world.beta).await;
     let input = CreateRequest {
         obligation_id: Some(second),

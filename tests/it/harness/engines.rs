@@ -112,8 +112,7 @@ impl World {
             };
             let (subject, only) = (sealed.request.id.to_string(), settles.obligation);
             let amount = sealed.request.amount.minor();
-            let reserved =
-                settlements::reserve(&mut tx, &subject, &debts, only, amount, now).await;
+            let reserved = settlements::reserve(&mut tx, &subject, &debts, only, amount, now).await;
             reserved.unwrap().expect("as much is owed");
         }
         let lease = Lease {

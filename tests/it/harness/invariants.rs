@@ -354,14 +354,14 @@ fn expected_entries(request: &Request) -> Vec<(BrokerId, AccountId, &'static str
         AccountRef::house(broker, HousePurpose::Commission, &request.currency)
     };
     let line = |account: &AccountRef, side, amount| (account.broker, account.id(), side, amount);
-    let (sends, receives) = match request.kind {
+    let (from_side, to_side) = match request.kind {
         RequestKind::Collect => ("credit", "credit"),
         RequestKind::Payout => ("debit", "debit"),
         RequestKind::Send | RequestKind::Receive | RequestKind::Settlement => ("debit", "credit"),
     };
     let mut lines = vec![
-        line(&account(sender), sends, received.minor()),
-        line(&account(sender.other()), receives, received.minor()),
+        line(&account(sender), from_side, received.minor()),
+        line(&account(sender.other()), to_side, received.minor()),
     ];
     if let Some(commission) = request.terms.commission {
         let from = if commission.payer == sender && !request.kind.is_order() {
@@ -389,7 +389,7 @@ fn repayments(state: &State, broken: &mut Vec<String>) {
                 reserved += part.amount;
             }
             let request = state.requests.get(&part.subject);
-            let open = request.is_none_or(|request| request.is_under_way());
+            let open = request.is_none_or(Request::is_under_way);
             if part.status == PartStatus::Reserved && !open {
                 broken.push(format!("{} is reserved for {}", owed.id, part.subject));
             }

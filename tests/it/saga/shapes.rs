@@ -105,7 +105,7 @@ impl Shape {
                 owing(world, world.alpha, world.beta).await;
                 owing(world, world.alpha, world.beta).await;
                 input.kind = RequestKind::Settlement;
-                input.amount = "15000.00".to_owned();
+                "15000.00".clone_into(&mut input.amount);
             }
             Self::SettlesFromClient => {
                 let owed = owing(world, world.alpha, world.beta).await;
