@@ -17,6 +17,8 @@ mod isolation;
 mod ledger;
 mod migrate;
 mod moves;
+mod netting_certificate;
+mod netting_solver;
 mod network;
 mod offboarding;
 mod pauses;

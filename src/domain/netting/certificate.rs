@@ -25,6 +25,7 @@ use std::io::{self, Write};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
+use super::{Claim, text};
 use crate::domain::canonical::Hash;
 use crate::domain::ids::{BrokerId, ObligationId};
 use crate::domain::merkle;
@@ -42,6 +43,19 @@ pub struct Line {
     /// What may be cleared of it.
     pub amount: u64,
     pub reduction: u64,
+}
+
+impl Line {
+    /// Of which nothing is cleared.
+    pub(super) const fn untouched(claim: &Claim) -> Self {
+        Self {
+            id: claim.id,
+            debtor: claim.debtor,
+            creditor: claim.creditor,
+            amount: claim.amount,
+            reduction: 0,
+        }
+    }
 }
 
 #[derive(Serialize, Deserialize)]
@@ -66,20 +80,12 @@ pub(super) struct BrokerLine {
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct ObligationLine {
-    pub(super) amount: String,
-    pub(super) creditor: String,
-    pub(super) debtor: String,
-    pub(super) id: String,
-    pub(super) reduction: String,
-}
-
-#[derive(Serialize)]
-pub(super) struct Leaf<'a> {
+pub(super) struct ObligationLine<'a> {
     pub(super) amount: &'a str,
     pub(super) creditor: &'a str,
     pub(super) debtor: &'a str,
     pub(super) id: &'a str,
+    pub(super) reduction: &'a str,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -93,25 +99,15 @@ pub(super) fn canonical<T: Serialize>(value: &T) -> io::Result<Vec<u8>> {
 }
 
 /// The Merkle root over a round's input, by id.
-///
-/// # Errors
-/// None in practice: plain objects can be written.
-pub fn root(lines: &[Line]) -> io::Result<Hash> {
-    let leaves: io::Result<Vec<Hash>> = lines
-        .iter()
-        .map(|line| {
-            let [amount, creditor, debtor] =
-                [line.amount, line.creditor, line.debtor].map(|n| n.to_string());
-            let leaf = Leaf {
-                amount: &amount,
-                creditor: &creditor,
-                debtor: &debtor,
-                id: &line.id.to_string(),
-            };
-            Ok(merkle::leaf(&canonical(&leaf)?))
-        })
-        .collect();
-    Ok(leaves?.into_iter().collect::<merkle::Growing>().root())
+#[must_use]
+pub fn root(lines: &[Line]) -> Hash {
+    let mut tree = merkle::Growing::default();
+    let mut leaf = Vec::new();
+    for line in lines {
+        text::leaf(&mut leaf, line);
+        tree.push(merkle::leaf(&leaf));
+    }
+    tree.root()
 }
 
 /// Writes the certificate of a round. Lines are by id, prices by broker, both rising.
@@ -132,29 +128,27 @@ pub fn write(
         currency: currency.to_string(),
         format: FORMAT.to_owned(),
         obligations: lines.len().to_string(),
-        root: root(lines)?,
+        root: root(lines),
         round: round.to_owned(),
         total: sum(|line| line.amount).to_string(),
     };
     let mut sha256 = Sha256::new();
-    let mut put = |bytes: Vec<u8>| {
-        let line = [bytes.as_slice(), b"\n"].concat();
-        sha256.update(&line);
-        out.write_all(&line)
+    let mut put = |line: &[u8]| {
+        sha256.update(line);
+        out.write_all(line)
     };
-    put(canonical(&header)?)?;
+    let mut text = canonical(&header)?;
+    text.push(b'\n');
+    put(&text)?;
     for (broker, price) in prices {
         let (broker, price) = (broker.to_string(), price.to_string());
-        put(canonical(&BrokerLine { broker, price })?)?;
+        text = canonical(&BrokerLine { broker, price })?;
+        text.push(b'\n');
+        put(&text)?;
     }
     for line in lines {
-        put(canonical(&ObligationLine {
-            amount: line.amount.to_string(),
-            creditor: line.creditor.to_string(),
-            debtor: line.debtor.to_string(),
-            id: line.id.to_string(),
-            reduction: line.reduction.to_string(),
-        })?)?;
+        text::whole(&mut text, line);
+        put(&text)?;
     }
     let sha256 = Hash(sha256.finalize().into());
     out.write_all(&canonical(&EndLine { sha256 })?)?;
