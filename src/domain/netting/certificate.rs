@@ -21,6 +21,8 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
+use std::num::NonZero;
+use std::thread;
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
@@ -78,7 +80,7 @@ pub(super) struct BrokerLine {
     pub(super) price: String,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ObligationLine<'a> {
     pub(super) amount: &'a str,
@@ -98,9 +100,33 @@ pub(super) fn canonical<T: Serialize>(value: &T) -> io::Result<Vec<u8>> {
     serde_json_canonicalizer::to_vec(value).map_err(io::Error::other)
 }
 
-/// The Merkle root over a round's input, by id.
+/// Leaves of a part of the root's tree that is made by itself. A power of two, so that the parts'
+/// roots are leaves of the rest of the tree.
+const PART: usize = 1_024;
+
+/// The Merkle root over a round's input, by id. Made on all processors, where there is enough of it.
 #[must_use]
 pub fn root(lines: &[Line]) -> Hash {
+    if lines.len() <= PART {
+        return root_of_part(lines);
+    }
+    let processors = thread::available_parallelism().map_or(1, NonZero::get);
+    let share = lines.len().div_ceil(PART).div_ceil(processors) * PART;
+    thread::scope(|scope| {
+        let roots_of = |lines: &[Line]| lines.chunks(PART).map(root_of_part).collect::<Vec<_>>();
+        let workers: Vec<_> = lines
+            .chunks(share)
+            .map(|lines| scope.spawn(move || roots_of(lines)))
+            .collect();
+        let roots = workers.into_iter().flat_map(|worker| {
+            let roots = worker.join();
+            roots.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        });
+        roots.collect::<merkle::Growing>().root()
+    })
+}
+
+fn root_of_part(lines: &[Line]) -> Hash {
     let mut tree = merkle::Growing::default();
     let mut leaf = Vec::new();
     for line in lines {
@@ -141,9 +167,7 @@ pub fn write(
     text.push(b'\n');
     put(&text)?;
     for (broker, price) in prices {
-        let (broker, price) = (broker.to_string(), price.to_string());
-        text = canonical(&BrokerLine { broker, price })?;
-        text.push(b'\n');
+        text::broker(&mut text, *broker, *price);
         put(&text)?;
     }
     for line in lines {

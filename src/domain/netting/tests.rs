@@ -205,9 +205,14 @@ fn others(field: &str, value: &str) -> Vec<String> {
             .collect(),
         ("id" | "round", Some((prefix, number))) => {
             let number = u64::from_str_radix(number, 16).unwrap();
-            [number + 1, number.wrapping_sub(1), number + 1_000, number ^ (1 << 40)]
-                .map(|other| format!("{prefix}-{:012x}", other & ((1 << 48) - 1)))
-                .to_vec()
+            [
+                number + 1,
+                number.wrapping_sub(1),
+                number + 1_000,
+                number ^ (1 << 40),
+            ]
+            .map(|other| format!("{prefix}-{:012x}", other & ((1 << 48) - 1)))
+            .to_vec()
         }
         _ => {
             let number: i128 = value.parse().unwrap();

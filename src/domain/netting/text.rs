@@ -1,8 +1,19 @@
-//! The canonical JSON of an obligation, in a certificate and in its root. A round may have a
-//! million of them, so it is put together here from its digits: with these fields there is nothing
-//! to sort and nothing to escape.
+//! The canonical JSON of brokers and obligations, in a certificate and in its root. A round may have
+//! a million of them, so it is put together here from its digits: with these fields there is
+//! nothing to sort and nothing to escape.
 
 use super::certificate::Line;
+use crate::domain::ids::BrokerId;
+
+/// The line that the certificate has of a broker, with its line feed.
+pub(super) fn broker(out: &mut Vec<u8>, broker: BrokerId, price: i64) {
+    out.clear();
+    out.extend_from_slice(b"{\"broker\":\"");
+    decimal(out, broker);
+    out.extend_from_slice(b"\",\"price\":\"");
+    decimal(out, price);
+    out.extend_from_slice(b"\"}\n");
+}
 
 /// The leaf that the root has of an obligation: all but its reduction.
 pub(super) fn leaf(out: &mut Vec<u8>, line: &Line) {
@@ -36,7 +47,7 @@ fn input(out: &mut Vec<u8>, line: &Line) {
     out.push(b'"');
 }
 
-fn decimal(out: &mut Vec<u8>, number: u64) {
+fn decimal(out: &mut Vec<u8>, number: impl itoa::Integer) {
     out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
 }
 
@@ -57,6 +68,7 @@ mod tests {
             creditor in 0_u64..20,
             amount in any::<u64>(),
             reduction in 0_u64..20,
+            price in any::<i64>(),
         ) {
             let id = ObligationId::from_bits(id);
             let line = Line { id, debtor, creditor, amount, reduction };
@@ -72,7 +84,10 @@ mod tests {
             prop_assert_eq!(&written, canonical(&general).as_bytes());
             general["reduction"] = json!(reduction.to_string());
             whole(&mut written, &line);
-            prop_assert_eq!(written, (canonical(&general) + "\n").into_bytes());
+            prop_assert_eq!(&written, (canonical(&general) + "\n").as_bytes());
+            let general = json!({ "price": price.to_string(), "broker": debtor.to_string() });
+            broker(&mut written, debtor, price);
+            prop_assert_eq!(&written, (canonical(&general) + "\n").as_bytes());
         }
     }
 }

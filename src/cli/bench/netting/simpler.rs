@@ -81,7 +81,10 @@ pub(super) fn greedy_cycles(claims: &[Claim]) -> u128 {
                 cleared += cancel(&mut owed, &next, &path[from..]);
                 // Back to the first debtor whose debt is gone.
                 let gone = |debtor: &usize| owed[*debtor][next[*debtor]].left == 0;
-                let keep = path[from..].iter().position(gone).map_or(from, |at| from + at);
+                let keep = path[from..]
+                    .iter()
+                    .position(gone)
+                    .map_or(from, |at| from + at);
                 for debtor in path.drain(keep + 1..) {
                     on_path[debtor] = None;
                 }
