@@ -78,16 +78,16 @@ mod tests {
                 "creditor": creditor.to_string(),
                 "amount": amount.to_string(),
             });
-            let canonical = |value: &Value| serde_json_canonicalizer::to_string(value).unwrap();
+            let canonical = |value: &Value| serde_json_canonicalizer::to_vec(value).unwrap();
             let mut written = Vec::new();
             leaf(&mut written, &line);
-            prop_assert_eq!(&written, canonical(&general).as_bytes());
+            prop_assert_eq!(&written, &canonical(&general));
             general["reduction"] = json!(reduction.to_string());
             whole(&mut written, &line);
-            prop_assert_eq!(&written, (canonical(&general) + "\n").as_bytes());
+            prop_assert_eq!(&written, &[canonical(&general), b"\n".to_vec()].concat());
             let general = json!({ "price": price.to_string(), "broker": debtor.to_string() });
             broker(&mut written, debtor, price);
-            prop_assert_eq!(&written, (canonical(&general) + "\n").as_bytes());
+            prop_assert_eq!(&written, &[canonical(&general), b"\n".to_vec()].concat());
         }
     }
 }
