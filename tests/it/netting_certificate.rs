@@ -103,7 +103,11 @@ fn the_command_tells_what_holds_and_ends_with_4_where_it_does_not() {
 
     let other = root.replace(char::is_numeric, "a");
     for (changed, args, why) in [
-        (sound.replacen("\"3000\"", "\"3001\"", 1), &[][..], "line 8"),
+        (
+            sound.replacen("\"3000\"", "\"3001\"", 1),
+            &[][..],
+            "cleared is",
+        ),
         (sound.replacen("USD", "EUR", 1), &[], "sha256"),
         (sound.replacen(":\"", ": \"", 1), &[], "canonical"),
         (sound.clone(), &["--root", &other], "the root is"),
