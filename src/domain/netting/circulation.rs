@@ -141,10 +141,10 @@ impl Residual {
         let nodes = self.excess.len();
         let mut distance = vec![i64::MAX; nodes];
         let mut buckets: Vec<Vec<u32>> = vec![Vec::new()];
-        for (node, distance) in distance.iter_mut().enumerate() {
-            if self.excess[node] > 0 {
+        for ((node, excess), distance) in (0..).zip(&self.excess).zip(&mut distance) {
+            if *excess > 0 {
                 *distance = 0;
-                buckets[0].push(u32::try_from(node).unwrap_or(u32::MAX));
+                buckets[0].push(node);
             }
         }
         let mut near = 0;

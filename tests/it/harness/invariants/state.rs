@@ -13,6 +13,7 @@ use settlenet::stores::ledger::{AccountSpec, TransferRecord};
 use settlenet::stores::master::obligations::{self, Obligation};
 use settlenet::stores::master::requests;
 use settlenet::stores::master::sagas::{self, SagaRecord};
+use settlenet::stores::master::settlements::{self, Settlement};
 use settlenet::stores::pool::Pool;
 use uuid::Uuid;
 
@@ -39,6 +40,7 @@ pub(super) struct State {
     pub(super) requests: BTreeMap<String, Request>,
     pub(super) sagas: Vec<(SagaRecord, Cursors)>,
     pub(super) obligations: Vec<Obligation>,
+    pub(super) parts: Vec<Settlement>,
     pub(super) transfers: BTreeMap<TransferId, TransferRecord>,
     pub(super) positions: BTreeMap<BrokerId, Balances>,
 }
@@ -58,6 +60,11 @@ impl State {
             loaded.insert(request.id.to_string(), request);
         }
         let (sagas, obligations) = load_sagas(master).await;
+        let mut parts = Vec::new();
+        for owed in &obligations {
+            let of = settlements::of_obligation(master, owed.id, 10_000).await;
+            parts.extend(of.expect("reads"));
+        }
         let ledger = &world.app.systems.ledger;
         let wanted: Vec<TransferId> = sagas
             .iter()
@@ -77,6 +84,7 @@ impl State {
             requests: loaded,
             sagas,
             obligations,
+            parts,
             transfers: wanted
                 .into_iter()
                 .zip(found)
