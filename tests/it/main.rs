@@ -18,6 +18,8 @@ mod isolation;
 mod ledger;
 mod migrate;
 mod moves;
+mod netting_certificate;
+mod netting_solver;
 mod network;
 mod offboarding;
 mod pauses;
