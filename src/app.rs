@@ -16,6 +16,7 @@ use crate::services::domains::DomainService;
 use crate::services::feeds::FeedService;
 use crate::services::invites::InviteService;
 use crate::services::moves::{MoveEngine, MoveLimits, MoveService};
+use crate::services::netting::{NettingRules, NettingService};
 use crate::services::network::{NetworkRules, NetworkService};
 use crate::services::obligations::ObligationService;
 use crate::services::offboarding::Offboarding;
@@ -43,6 +44,7 @@ pub struct App {
     pub sagas: SagaRecords,
     pub network: NetworkService,
     pub obligations: ObligationService,
+    pub netting: NettingService,
     pub payments: PaymentService,
     pub uploads: UploadService,
     pub books: BooksService,
@@ -111,6 +113,19 @@ impl Stores {
     pub fn pauses(&self) -> PauseService {
         let currencies = Arc::new(CurrencyRegistry::new(self.master.clone()));
         PauseService::new(self.master.clone(), currencies)
+    }
+
+    /// What nets debts.
+    #[must_use]
+    pub fn netting(&self, config: &Config, clock: Clock, entropy: Entropy) -> NettingService {
+        let currencies = Arc::new(CurrencyRegistry::new(self.master.clone()));
+        let rules = NettingRules {
+            min_brokers: config.netting.min_brokers,
+            proposal_expiry: config.netting.proposal_expiry_s.duration(),
+            round_expiry: config.netting.round_expiry_s.duration(),
+            wait: config.http.confirm_wait_ms.duration(),
+        };
+        NettingService::new(self.master.clone(), currencies, clock, entropy, rules)
     }
 
     /// What begins and changes moves of books.
@@ -187,6 +202,7 @@ impl App {
             process.clone(),
         );
         let moves = stores.moves(config, systems.clock.clone(), systems.entropy.clone());
+        let netting = stores.netting(config, systems.clock.clone(), systems.entropy.clone());
         let currencies = Arc::new(CurrencyRegistry::new(master));
         let rules = NetworkRules {
             confirm_within: config.network.confirm_by_s.duration(),
@@ -230,6 +246,7 @@ impl App {
             payments,
             sagas: SagaRecords::new(systems.master.clone()),
             obligations: ObligationService::new(systems.master.clone(), systems.ledger.clone()),
+            netting,
             books,
             partners: Arc::new(partners),
             plans: Arc::new(plans),

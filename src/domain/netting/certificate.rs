@@ -92,25 +92,28 @@ pub(super) fn canonical<T: Serialize>(value: &T) -> io::Result<Vec<u8>> {
     serde_json_canonicalizer::to_vec(value).map_err(io::Error::other)
 }
 
-/// The Merkle root over a round's input, by id.
+/// The leaf that a line is in the root.
 ///
 /// # Errors
 /// None in practice: plain objects can be written.
+pub fn leaf(line: &Line) -> io::Result<Hash> {
+    let [amount, creditor, debtor] =
+        [line.amount, line.creditor, line.debtor].map(|n| n.to_string());
+    let leaf = Leaf {
+        amount: &amount,
+        creditor: &creditor,
+        debtor: &debtor,
+        id: &line.id.to_string(),
+    };
+    Ok(merkle::leaf(&canonical(&leaf)?))
+}
+
+/// The Merkle root over a round's input, by id.
+///
+/// # Errors
+/// As [`leaf`].
 pub fn root(lines: &[Line]) -> io::Result<Hash> {
-    let leaves: io::Result<Vec<Hash>> = lines
-        .iter()
-        .map(|line| {
-            let [amount, creditor, debtor] =
-                [line.amount, line.creditor, line.debtor].map(|n| n.to_string());
-            let leaf = Leaf {
-                amount: &amount,
-                creditor: &creditor,
-                debtor: &debtor,
-                id: &line.id.to_string(),
-            };
-            Ok(merkle::leaf(&canonical(&leaf)?))
-        })
-        .collect();
+    let leaves: io::Result<Vec<Hash>> = lines.iter().map(leaf).collect();
     Ok(leaves?.into_iter().collect::<merkle::Growing>().root())
 }
 

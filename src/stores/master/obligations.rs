@@ -6,6 +6,7 @@ use uuid::Uuid;
 
 use super::failed;
 use crate::domain::ids::{BrokerId, ObligationId};
+use crate::domain::money::CurrencyCode;
 use crate::domain::obligation::ObligationStatus;
 use crate::domain::plan::{Debt, Plan};
 use crate::stores::StoreError;
@@ -301,4 +302,31 @@ pub async fn positions(master: &Pool, broker: BrokerId) -> Result<Vec<Position>,
     .fetch_all(master)
     .await
     .map_err(failed)
+}
+
+/// What a broker is owed less what it owes in a currency, in minor units.
+///
+/// # Errors
+/// The master's, or a sum that can't be read.
+pub async fn net(
+    master: &Pool,
+    broker: BrokerId,
+    currency: &CurrencyCode,
+) -> Result<i128, StoreError> {
+    let sum: String = sqlx::query_scalar(
+        "SELECT CAST((SELECT COALESCE(SUM(remaining_amount), 0) FROM obligation
+                      WHERE creditor_broker_id = ? AND status = 'active' AND currency_code = ?)
+                   - (SELECT COALESCE(SUM(remaining_amount), 0) FROM obligation
+                      WHERE debtor_broker_id = ? AND status = 'active' AND currency_code = ?)
+                AS CHAR)",
+    )
+    .bind(broker)
+    .bind(currency.as_str())
+    .bind(broker)
+    .bind(currency.as_str())
+    .fetch_one(master)
+    .await
+    .map_err(failed)?;
+    sum.parse()
+        .map_err(|_| corrupt("obligation", format!("{sum:?} is no sum")))
 }
