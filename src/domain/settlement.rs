@@ -90,7 +90,9 @@ mod tests {
 
     fn taken(free: &[u64], amount: u64) -> Result<Vec<(u64, u64)>, Short> {
         let parts = allocate(&open(free), amount)?;
-        let pairs = parts.iter().map(|part| (part.obligation.bits(), part.amount));
+        let pairs = parts
+            .iter()
+            .map(|part| (part.obligation.bits(), part.amount));
         Ok(pairs.collect())
     }
 
@@ -126,7 +128,9 @@ mod tests {
                 assert_eq!(parts.iter().map(|part| part.amount).sum::<u64>(), amount);
                 settled += amount;
                 for part in parts {
-                    let of = debts.iter_mut().find(|one| one.obligation == part.obligation);
+                    let of = debts
+                        .iter_mut()
+                        .find(|one| one.obligation == part.obligation);
                     of.unwrap().free -= part.amount;
                 }
             }

@@ -19,6 +19,7 @@ pub mod json;
 mod layers;
 mod money;
 mod moves;
+mod netting;
 mod obligations;
 mod offboarding;
 pub mod paging;
@@ -69,6 +70,7 @@ pub fn routes() -> Routes {
         .merge(requests::routes())
         .merge(uploads::routes())
         .merge(obligations::routes())
+        .merge(netting::routes())
         .merge(wallets::routes())
         .merge(payments::routes())
         .merge(reviews::routes())

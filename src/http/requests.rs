@@ -386,7 +386,8 @@ async fn events(
     )))
 }
 
-fn actor(principal: &Principal, seat: BrokerSeat) -> Actor {
+/// Who asks, for the services.
+pub(super) fn actor(principal: &Principal, seat: BrokerSeat) -> Actor {
     Actor {
         broker: seat.broker_id,
         subject: principal.sub().to_owned(),

@@ -9,6 +9,7 @@ mod applying;
 mod error;
 mod preview;
 mod proposals;
+mod reading;
 mod recomputing;
 mod rounds;
 
@@ -30,7 +31,7 @@ use crate::stores::pool::Pool;
 pub use error::NettingError;
 pub use preview::{Joining, Preview};
 pub use proposals::NewProposal;
-pub use rounds::Counted;
+pub use reading::Counted;
 
 /// Tries of what others are in the way of. A try waits for locks by itself, for seconds.
 const TRIES: u32 = 8;
@@ -109,7 +110,11 @@ impl NettingService {
         netting::settings::set_auto_approve(&self.master, broker, on, by, now).await
     }
 
-    async fn currency(&self, code: &str) -> Result<Currency, NettingError> {
+    /// The currency of a code.
+    ///
+    /// # Errors
+    /// [`NettingError::Field`] where the network has none of that code.
+    pub async fn currency(&self, code: &str) -> Result<Currency, NettingError> {
         let unknown = || FieldError::new("currency_code", "is no currency of the network");
         let code: CurrencyCode = code.parse().map_err(|_| unknown())?;
         let found = self.currencies.get(&code).await?;

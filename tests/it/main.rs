@@ -17,6 +17,7 @@ mod isolation;
 mod ledger;
 mod migrate;
 mod moves;
+mod netting;
 mod network;
 mod offboarding;
 mod pauses;

@@ -80,10 +80,7 @@ mod tests {
         // Ten against seven: seven of each.
         assert_eq!(measured(&[(1, 2, 10), (2, 1, 7)]), of(17, 14, 14));
         // Two debts of one on the other count together.
-        assert_eq!(
-            measured(&[(1, 2, 4), (2, 1, 7), (1, 2, 5)]),
-            of(16, 14, 14)
-        );
+        assert_eq!(measured(&[(1, 2, 4), (2, 1, 7), (1, 2, 5)]), of(16, 14, 14));
         // A ring has nothing for two alone, and may be cleared whole.
         assert_eq!(measured(&[(1, 2, 5), (2, 3, 5), (3, 1, 5)]), of(15, 0, 15));
         // The bound is above what there is: nothing leads back to 1.

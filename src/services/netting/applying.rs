@@ -12,7 +12,8 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::rounds::{lock, not_of_the_root};
+use super::reading::not_of_the_root;
+use super::rounds::lock;
 use super::{NettingError, NettingService, corrupt, retried};
 use crate::domain::ids::NettingRoundId;
 use crate::domain::merkle::Growing;
@@ -21,7 +22,7 @@ use crate::domain::netting_round::{Round, RoundStatus};
 use crate::runtime::failpoint;
 use crate::stores::StoreError;
 use crate::stores::master::alerts::{self, NewAlert};
-use crate::stores::master::netting::{lines, rounds};
+use crate::stores::master::netting::{due, lines};
 use crate::stores::master::{self, MasterTx, settlements};
 
 /// Lines that are read at once.
@@ -42,7 +43,7 @@ impl NettingService {
     /// The master's, where it can't be reached.
     pub async fn go_on(&self, limit: u32) -> Result<usize, NettingError> {
         let since = self.clock.now() - LEFT_AFTER;
-        let left = rounds::left_behind(&self.master, since, limit).await?;
+        let left = due::left_behind(&self.master, since, limit).await?;
         for id in &left {
             match self.drive(*id).await {
                 Err(NettingError::Store(error)) if error.is_unavailable() => {
@@ -136,7 +137,7 @@ impl NettingService {
         tracing::error!(%error, round = %id, "can't be gone on with");
         let now = self.clock.now();
         let mut tx = master::begin(&self.master).await?;
-        rounds::put_off(&mut tx, id, now).await?;
+        due::put_off(&mut tx, id, now).await?;
         let alert = NewAlert {
             kind: STUCK_ALERT,
             subject: id.to_string(),

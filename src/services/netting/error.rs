@@ -73,9 +73,6 @@ fn written(minor: u128, currency: &Currency) -> String {
 impl NettingError {
     /// Whether the same may succeed in a moment.
     pub(super) const fn passes(&self) -> bool {
-        matches!(
-            self,
-            Self::Overtaken | Self::Store(StoreError::Busy { .. })
-        )
+        matches!(self, Self::Overtaken | Self::Store(StoreError::Busy { .. }))
     }
 }

@@ -24,6 +24,7 @@ use crate::services::network::{Actor, FieldError};
 use crate::stores::StoreError;
 use crate::stores::master::feed::{self, NewEvent};
 use crate::stores::master::idempotency::{self, Known};
+use crate::stores::master::netting::due;
 use crate::stores::master::netting::proposals::{self, After};
 use crate::stores::master::settlements::{self, Debts};
 use crate::stores::master::{self, MasterTx, standing};
@@ -54,10 +55,7 @@ impl NettingService {
         new: NewProposal,
     ) -> Result<Proposal, NettingError> {
         let (this, actor) = (self.clone(), actor.clone());
-        whole(async move {
-            retried(|| this.propose_to_once(&actor, &intention, &new)).await
-        })
-        .await
+        whole(async move { retried(|| this.propose_to_once(&actor, &intention, &new)).await }).await
     }
 
     async fn propose_to_once(
@@ -158,11 +156,7 @@ impl NettingService {
         Ok((proposal, currency))
     }
 
-    async fn both_owe(
-        &self,
-        proposal: &Proposal,
-        currency: &Currency,
-    ) -> Result<(), NettingError> {
+    async fn both_owe(&self, proposal: &Proposal, currency: &Currency) -> Result<(), NettingError> {
         let [owes, owed] = self.free(proposal).await?;
         if owes > 0 && owed > 0 {
             return Ok(());
@@ -311,7 +305,7 @@ impl NettingService {
     /// The master's; what somebody else ended first is left alone.
     pub async fn expire_proposals(&self, limit: u32) -> Result<usize, NettingError> {
         let now = self.clock.now();
-        let overdue = proposals::overdue(&self.master, now, limit).await?;
+        let overdue = due::overdue_proposals(&self.master, now, limit).await?;
         for id in &overdue {
             retried(|| self.expire_proposal(*id, now)).await?;
         }
@@ -379,7 +373,9 @@ async fn end(
     by: &str,
     now: DateTime<Utc>,
 ) -> Result<(), StoreError> {
-    let Proposal { id, status, netted, .. } = *proposal;
+    let Proposal {
+        id, status, netted, ..
+    } = *proposal;
     proposals::end(tx, id, status, netted, by, now).await?;
     feed::insert(tx, &events(proposal), now).await
 }

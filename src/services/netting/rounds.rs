@@ -14,10 +14,9 @@ use chrono::{DateTime, Utc};
 use serde_json::json;
 
 use super::recomputing::{Solved, solve};
-use super::{IDS, NettingError, NettingService, corrupt, retried, whole};
-use crate::domain::ids::{BrokerId, NettingRoundId, ObligationId};
+use super::{IDS, NettingError, NettingService, retried, whole};
+use crate::domain::ids::NettingRoundId;
 use crate::domain::money::Currency;
-use crate::domain::netting::certificate::{self, Line};
 use crate::domain::netting_round::{
     Answer, Decision, Party, PartyState, Refusal, Round, RoundStatus,
 };
@@ -27,12 +26,8 @@ use crate::services::network::Actor;
 use crate::stores::StoreError;
 use crate::stores::master::feed::{self, NewEvent};
 use crate::stores::master::idempotency::{self, Known};
-use crate::stores::master::netting::rounds::After;
-use crate::stores::master::netting::{lines, parties, rounds};
-use crate::stores::master::{self, MasterTx, obligations, standing};
-
-/// A round, and how many of its parties are in which state.
-pub type Counted = (Round, Vec<(PartyState, u64)>);
+use crate::stores::master::netting::{due, lines, parties, rounds};
+use crate::stores::master::{self, MasterTx, standing};
 
 impl NettingService {
     /// Proposes a round: the largest that the obligations of one moment allow. `by` is the subject
@@ -206,99 +201,6 @@ impl NettingService {
         feed::insert(tx, &[event], now).await
     }
 
-    /// # Errors
-    /// See [`NettingError`].
-    pub async fn round(&self, id: NettingRoundId) -> Result<Round, NettingError> {
-        let found = rounds::get(&self.master, id).await?;
-        found.ok_or(NettingError::NoRound)
-    }
-
-    /// A round, and how many of its parties are in which state.
-    ///
-    /// # Errors
-    /// See [`NettingError`].
-    pub async fn round_counted(&self, id: NettingRoundId) -> Result<Counted, NettingError> {
-        let round = self.round(id).await?;
-        Ok((round, parties::counts(&self.master, id).await?))
-    }
-
-    /// Rounds, newest first; `after` is the last of the page before.
-    ///
-    /// # Errors
-    /// The master's.
-    pub async fn rounds(
-        &self,
-        after: Option<After>,
-        limit: u32,
-    ) -> Result<Vec<Round>, StoreError> {
-        rounds::list(&self.master, after, limit).await
-    }
-
-    /// The parties of a round by broker, after one.
-    ///
-    /// # Errors
-    /// The master's.
-    pub async fn parties(
-        &self,
-        id: NettingRoundId,
-        after: Option<BrokerId>,
-        limit: u32,
-    ) -> Result<Vec<Party>, NettingError> {
-        self.round(id).await?;
-        Ok(parties::list(&self.master, id, after, limit).await?)
-    }
-
-    /// A round that touches a broker or has touched it, and what the broker has to do with it; for
-    /// everybody else there is none.
-    ///
-    /// # Errors
-    /// See [`NettingError`].
-    pub async fn round_of(
-        &self,
-        broker: BrokerId,
-        id: NettingRoundId,
-    ) -> Result<(Round, Party), NettingError> {
-        let found = rounds::of_broker(&self.master, broker, Some(id), None, 1).await?;
-        found.into_iter().next().ok_or(NettingError::NoRound)
-    }
-
-    /// Such rounds, newest first; `after` is the last of the page before.
-    ///
-    /// # Errors
-    /// The master's.
-    pub async fn rounds_of(
-        &self,
-        broker: BrokerId,
-        after: Option<After>,
-        limit: u32,
-    ) -> Result<Vec<(Round, Party)>, StoreError> {
-        rounds::of_broker(&self.master, broker, None, after, limit).await
-    }
-
-    /// What a round reduces of one broker's obligations, by obligation, after one.
-    ///
-    /// # Errors
-    /// See [`NettingError`].
-    pub async fn lines_of(
-        &self,
-        broker: BrokerId,
-        id: NettingRoundId,
-        after: Option<ObligationId>,
-        limit: u32,
-    ) -> Result<Vec<Line>, NettingError> {
-        let (round, _) = self.round_of(broker, id).await?;
-        let key = (id, round.revision);
-        Ok(lines::of_broker(&self.master, key, broker, after, limit).await?)
-    }
-
-    /// What a broker is owed less what it owes in a currency, in minor units.
-    ///
-    /// # Errors
-    /// The master's.
-    pub async fn net_position(&self, broker: BrokerId, round: &Round) -> Result<i128, StoreError> {
-        obligations::net(&self.master, broker, &round.currency).await
-    }
-
     /// Approves or declines a round for a broker. The last approval applies it; a refusal has it
     /// recomputed without the broker. Repeated, it gives the round as it is.
     ///
@@ -373,11 +275,7 @@ impl NettingService {
     ///
     /// # Errors
     /// See [`NettingError`].
-    pub async fn cancel_round(
-        &self,
-        id: NettingRoundId,
-        by: &str,
-    ) -> Result<Round, NettingError> {
+    pub async fn cancel_round(&self, id: NettingRoundId, by: &str) -> Result<Round, NettingError> {
         let (this, by) = (self.clone(), by.to_owned());
         whole(async move {
             retried(|| this.end(id, RoundStatus::Cancelled, RoundStatus::is_open, &by)).await?;
@@ -394,7 +292,7 @@ impl NettingService {
     /// # Errors
     /// The master's; what somebody else ended first is left alone.
     pub async fn expire_rounds(&self, limit: u32) -> Result<usize, NettingError> {
-        let overdue = rounds::overdue(&self.master, self.clock.now(), limit).await?;
+        let overdue = due::overdue_rounds(&self.master, self.clock.now(), limit).await?;
         for id in &overdue {
             let (to, from) = (RoundStatus::Expired, RoundStatus::is_asking);
             retried(|| self.end(*id, to, from, "expiry")).await?;
@@ -422,45 +320,6 @@ impl NettingService {
         failpoint::at("netting.end.after");
         Ok(())
     }
-
-    /// The certificate of a round, or of an earlier revision of it: the bytes that
-    /// `settlenet verify netting` checks, the same each time.
-    ///
-    /// # Errors
-    /// See [`NettingError`]; corrupt where the lines are not those of the recorded root.
-    pub async fn certificate(
-        &self,
-        id: NettingRoundId,
-        revision: Option<u32>,
-    ) -> Result<Vec<u8>, NettingError> {
-        let round = self.round(id).await?;
-        let key = (id, revision.unwrap_or(round.revision));
-        let patient = self.master.patient();
-        let sums = rounds::sums(&patient, key).await?;
-        let sums = sums.ok_or(NettingError::NoRevision)?;
-        let prices = lines::prices(&patient, key).await?;
-        let lines = lines::all(&patient, key).await?;
-        let work = tokio::task::spawn_blocking(move || {
-            if certificate::root(&lines)? != sums.root {
-                return Ok(None);
-            }
-            let mut bytes = Vec::new();
-            let (name, currency) = (id.to_string(), &round.currency);
-            certificate::write(&mut bytes, &name, currency, &prices, &lines)?;
-            Ok::<_, std::io::Error>(Some(bytes))
-        });
-        match work.await {
-            Ok(Ok(Some(bytes))) => Ok(bytes),
-            Ok(Ok(None)) => Err(not_of_the_root(id).into()),
-            Ok(Err(error)) => Err(corrupt(error).into()),
-            Err(_) => Err(NettingError::Lost),
-        }
-    }
-}
-
-pub(super) fn not_of_the_root(id: NettingRoundId) -> StoreError {
-    let what = format!("the lines of {id} are not those of its root");
-    corrupt(what)
 }
 
 pub(super) async fn lock(tx: &mut MasterTx, id: NettingRoundId) -> Result<Round, NettingError> {

@@ -1,6 +1,7 @@
 //! The tables of netting: what two brokers propose to each other (`netting_proposal`), and rounds
 //! over the whole network (`netting_round` and what belongs to it).
 
+pub mod due;
 pub mod lines;
 pub mod parties;
 pub mod proposals;

@@ -120,7 +120,10 @@ pub async fn settle(
     .map_err(failed)?;
     let reserved: Vec<Open> = rows.into_iter().map(open).collect();
     let parts = settlement::allocate(&reserved, received).map_err(|short| {
-        let what = format!("{subject} has reserved {}, {received} came", short.available);
+        let what = format!(
+            "{subject} has reserved {}, {received} came",
+            short.available
+        );
         corrupt("obligation_settlement", what)
     })?;
     // All but the last part are whole.

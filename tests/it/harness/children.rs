@@ -10,14 +10,16 @@ use std::time::Duration;
 
 use settlenet::app::App;
 use settlenet::config::Config;
-use settlenet::domain::ids::{AccountId, BrokerId, RequestId};
+use settlenet::domain::ids::{AccountId, BrokerId, NettingRoundId, RequestId};
+use settlenet::domain::netting_round::Answer;
 use settlenet::runtime::{Clock, Entropy};
 use tokio_util::sync::CancellationToken;
 
 use super::{SOON, World, program, until};
 
 /// Says what the program does as a child: `confirm`, `accept` or `cancel`, the broker, the
-/// request, and for an acceptance the account.
+/// request, and for an acceptance the account; or `approve` or `decline`, the broker and the
+/// netting round.
 const MARKER: &str = "SETTLENET_TEST_CHILD";
 
 /// A clock that the test and its children share, moved by what is written in a file.
@@ -240,6 +242,21 @@ async fn go_on_with_a_move() {
     eprintln!("moved on");
 }
 
+/// Answers a round of netting.
+async fn answer_a_round(words: &[&str]) {
+    let broker: BrokerId = words[1].parse().expect("a broker");
+    let id: NettingRoundId = words[2].parse().expect("a round");
+    let said = match words[0] {
+        "approve" => Answer::Approve,
+        _ => Answer::Decline,
+    };
+    let file = std::env::var_os("SETTLENET_CONFIG").map(PathBuf::from);
+    let config = Config::load(file.as_deref()).expect("a configuration");
+    let app = App::assemble(&config, Clock::from_env(), Entropy::from_env()).expect("assembles");
+    let answered = app.netting.answer(&World::actor(broker), id, said).await;
+    eprintln!("{words:?}: {answered:?}");
+}
+
 /// No test of its own: what a [`Child`] runs. It does nothing where nobody asks it to.
 #[tokio::test(flavor = "multi_thread")]
 async fn child_entry() {
@@ -249,6 +266,9 @@ async fn child_entry() {
     let words: Vec<&str> = what.split(' ').collect();
     if words[0] == "move" {
         return go_on_with_a_move().await;
+    }
+    if ["approve", "decline"].contains(&words[0]) {
+        return answer_a_round(&words).await;
     }
     let broker: BrokerId = words[1].parse().expect("a broker");
     let id: RequestId = words[2].parse().expect("a request");

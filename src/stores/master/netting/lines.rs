@@ -197,10 +197,7 @@ pub async fn page(
 ///
 /// # Errors
 /// The master's.
-pub async fn all(
-    master: &Pool,
-    (round, revision): RevisionKey,
-) -> Result<Vec<Line>, StoreError> {
+pub async fn all(master: &Pool, (round, revision): RevisionKey) -> Result<Vec<Line>, StoreError> {
     let rows: Vec<LineRow> = sqlx::query_as(
         "SELECT obligation_id, debtor_broker_id, creditor_broker_id, amount, reduction
          FROM netting_line WHERE round_id = ? AND revision = ? ORDER BY obligation_id",
@@ -262,14 +259,18 @@ pub async fn of_broker(
             .push(" = ")
             .push_bind(broker);
         if let Some(after) = after {
-            builder.push(" AND obligation_id > ").push_bind(after.bits());
+            builder
+                .push(" AND obligation_id > ")
+                .push_bind(after.bits());
         }
         builder
             .push(" ORDER BY obligation_id LIMIT ")
             .push_bind(limit)
             .push(")");
     }
-    builder.push(" ORDER BY obligation_id LIMIT ").push_bind(limit);
+    builder
+        .push(" ORDER BY obligation_id LIMIT ")
+        .push_bind(limit);
     let rows: Vec<LineRow> = builder
         .build_query_as()
         .fetch_all(master)
@@ -343,10 +344,7 @@ pub async fn settle(
 ///
 /// # Errors
 /// The master's.
-pub async fn reduce(
-    tx: &mut MasterTx,
-    (round, revision): RevisionKey,
-) -> Result<u64, StoreError> {
+pub async fn reduce(tx: &mut MasterTx, (round, revision): RevisionKey) -> Result<u64, StoreError> {
     let done = sqlx::query(
         "UPDATE netting_line l STRAIGHT_JOIN obligation o ON o.obligation_id = l.obligation_id
          SET o.remaining_amount = o.remaining_amount - l.reduction

@@ -80,10 +80,7 @@ pub async fn ask(
 ///
 /// # Errors
 /// The master's.
-pub async fn lower(
-    tx: &mut MasterTx,
-    (round, revision): RevisionKey,
-) -> Result<(), StoreError> {
+pub async fn lower(tx: &mut MasterTx, (round, revision): RevisionKey) -> Result<(), StoreError> {
     sqlx::query(
         "UPDATE netting_party p
          LEFT JOIN (

@@ -194,28 +194,6 @@ pub async fn end(
     Ok(())
 }
 
-/// Proposals whose time has run out, the longest ago first.
-///
-/// # Errors
-/// The master's.
-pub async fn overdue(
-    master: &Pool,
-    now: DateTime<Utc>,
-    limit: u32,
-) -> Result<Vec<NettingProposalId>, StoreError> {
-    let ids: Vec<u64> = sqlx::query_scalar(
-        "SELECT proposal_id FROM netting_proposal
-         WHERE status = 'proposed' AND expires_at <= ?
-         ORDER BY expires_at, proposal_id LIMIT ?",
-    )
-    .bind(now)
-    .bind(limit)
-    .fetch_all(master)
-    .await
-    .map_err(failed)?;
-    Ok(ids.into_iter().map(NettingProposalId::from_bits).collect())
-}
-
 /// What of a debt is active and nothing has reserved, in minor units.
 ///
 /// # Errors

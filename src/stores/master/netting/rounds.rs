@@ -115,7 +115,13 @@ pub async fn insert(tx: &mut MasterTx, round: &Round) -> Result<(), StoreError> 
     .execute(&mut *tx)
     .await
     .map_err(failed)?;
-    insert_revision(tx, (round.id, round.revision), &round.sums, round.created_at).await
+    insert_revision(
+        tx,
+        (round.id, round.revision),
+        &round.sums,
+        round.created_at,
+    )
+    .await
 }
 
 /// # Errors
@@ -361,66 +367,4 @@ pub async fn set_revision(
         .await
         .map_err(failed)?;
     Ok(())
-}
-
-/// Leaves a round that could not be gone on with for later.
-///
-/// # Errors
-/// The master's.
-pub async fn put_off(
-    tx: &mut MasterTx,
-    id: NettingRoundId,
-    now: DateTime<Utc>,
-) -> Result<(), StoreError> {
-    sqlx::query("UPDATE netting_round SET touched_at = ? WHERE round_id = ?")
-        .bind(now)
-        .bind(id.bits())
-        .execute(tx)
-        .await
-        .map_err(failed)?;
-    Ok(())
-}
-
-/// Rounds that are to be recomputed or applied and that nobody has touched since a time.
-///
-/// # Errors
-/// The master's.
-pub async fn left_behind(
-    master: &Pool,
-    since: DateTime<Utc>,
-    limit: u32,
-) -> Result<Vec<NettingRoundId>, StoreError> {
-    let ids: Vec<u64> = sqlx::query_scalar(
-        "SELECT round_id FROM netting_round
-         WHERE status IN ('recomputing', 'approved') AND touched_at <= ?
-         ORDER BY touched_at, round_id LIMIT ?",
-    )
-    .bind(since)
-    .bind(limit)
-    .fetch_all(master)
-    .await
-    .map_err(failed)?;
-    Ok(ids.into_iter().map(NettingRoundId::from_bits).collect())
-}
-
-/// Rounds whose time to answer has run out.
-///
-/// # Errors
-/// The master's.
-pub async fn overdue(
-    master: &Pool,
-    now: DateTime<Utc>,
-    limit: u32,
-) -> Result<Vec<NettingRoundId>, StoreError> {
-    let ids: Vec<u64> = sqlx::query_scalar(
-        "SELECT round_id FROM netting_round
-         WHERE status IN ('proposed', 'recomputing') AND expires_at <= ?
-         ORDER BY expires_at, round_id LIMIT ?",
-    )
-    .bind(now)
-    .bind(limit)
-    .fetch_all(master)
-    .await
-    .map_err(failed)?;
-    Ok(ids.into_iter().map(NettingRoundId::from_bits).collect())
 }
