@@ -177,6 +177,25 @@ where
     }
 }
 
+/// Whether something that had to be ended has been. One that can't be, for whatever reason, holds up
+/// no other.
+///
+/// # Errors
+/// The master's, where it can't be reached.
+fn ended(
+    outcome: Result<(), NettingError>,
+    what: impl std::fmt::Display,
+) -> Result<bool, NettingError> {
+    match outcome {
+        Ok(()) => Ok(true),
+        Err(NettingError::Store(error)) if error.is_unavailable() => Err(error.into()),
+        Err(error) => {
+            tracing::error!(%error, %what, "can't be expired");
+            Ok(false)
+        }
+    }
+}
+
 /// Runs work to its end in a task of its own, whether or not the caller stays.
 async fn whole<T: Send + 'static>(
     work: impl Future<Output = Result<T, NettingError>> + Send + 'static,

@@ -12,7 +12,7 @@
 use chrono::{DateTime, Utc};
 use serde_json::json;
 
-use super::{IDS, NettingError, NettingService, retried, whole};
+use super::{IDS, NettingError, NettingService, ended, retried, whole};
 use crate::domain::ids::{BrokerId, NettingProposalId};
 use crate::domain::money::{Amount, Currency};
 use crate::domain::netting_proposal::{Act, Decision, Proposal, ProposalStatus, Refusal};
@@ -306,10 +306,12 @@ impl NettingService {
     pub async fn expire_proposals(&self, limit: u32) -> Result<usize, NettingError> {
         let now = self.clock.now();
         let overdue = due::overdue_proposals(&self.master, now, limit).await?;
-        for id in &overdue {
-            retried(|| self.expire_proposal(*id, now)).await?;
+        let mut expired = 0;
+        for id in overdue {
+            let outcome = retried(|| self.expire_proposal(id, now)).await;
+            expired += usize::from(ended(outcome, id)?);
         }
-        Ok(overdue.len())
+        Ok(expired)
     }
 
     async fn expire_proposal(

@@ -14,7 +14,7 @@ use chrono::{DateTime, Utc};
 use serde_json::json;
 
 use super::recomputing::{Solved, solve};
-use super::{IDS, NettingError, NettingService, retried, whole};
+use super::{IDS, NettingError, NettingService, ended, retried, whole};
 use crate::domain::ids::NettingRoundId;
 use crate::domain::money::Currency;
 use crate::domain::netting_round::{
@@ -293,11 +293,13 @@ impl NettingService {
     /// The master's; what somebody else ended first is left alone.
     pub async fn expire_rounds(&self, limit: u32) -> Result<usize, NettingError> {
         let overdue = due::overdue_rounds(&self.master, self.clock.now(), limit).await?;
-        for id in &overdue {
+        let mut expired = 0;
+        for id in overdue {
             let (to, from) = (RoundStatus::Expired, RoundStatus::is_asking);
-            retried(|| self.end(*id, to, from, "expiry")).await?;
+            let outcome = retried(|| self.end(id, to, from, "expiry")).await;
+            expired += usize::from(ended(outcome, id)?);
         }
-        Ok(overdue.len())
+        Ok(expired)
     }
 
     /// Ends a round that is in one of some statuses, and leaves others as they are.

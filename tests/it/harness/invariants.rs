@@ -306,6 +306,8 @@ fn booked_once(request: &Request, saga: Uuid, state: &State, broken: &mut Vec<St
         broken.push(format!("{id}: the entries are not of one operation"));
     }
     let owed = state.obligations.iter().find(|owed| owed.saga_id == saga);
+    let settled = owed.and_then(|owed| state.settled.get(&owed.id)).copied();
+    let settled = settled.unwrap_or(0);
     let owed = owed.map(|owed| {
         let sides = (owed.debtor, owed.creditor);
         (
@@ -321,7 +323,9 @@ fn booked_once(request: &Request, saga: Uuid, state: &State, broken: &mut Vec<St
         .map(|(debtor, amount)| {
             let of = |party| request.broker_of(party).unwrap_or(0);
             let sides = (of(debtor), of(debtor.other()));
-            (sides, amount, amount, "active")
+            let left = amount.saturating_sub(settled);
+            let status = if left == 0 { "settled" } else { "active" };
+            (sides, amount, left, status)
         });
     if owed != agreed {
         broken.push(format!("{id}: owed {owed:?}, agreed {agreed:?}"));

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use chrono::Duration;
 use settlenet::domain::ids::{BrokerId, NettingRoundId};
+use settlenet::domain::netting_proposal::Act;
 use settlenet::domain::netting_round::{Answer, RoundStatus};
+use settlenet::services::netting::NewProposal;
 
 use super::{answer, asked, in_ledger, nets, owe, owed, propose, settled_by};
 use crate::harness::{Child, Databases, MovedClock, SOON, World, assert_invariants, until};
@@ -117,6 +119,43 @@ async fn a_round_is_applied_whole_whoever_dies() {
         case.is_whole(id, place, &before).await;
         assert_eq!(owed(world, world.alpha, world.beta).await, 0, "{place}");
     }
+    assert_invariants(world).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_net_whole_or_not_at_all() {
+    let case = Case::new().await;
+    let world = &case.world;
+    let (alpha, beta) = (world.alpha, world.beta);
+    for (place, left) in [
+        ("netting.net.locked", 700),
+        ("netting.act_on.commit", 700),
+        ("netting.act_on.after", 0),
+    ] {
+        owe(world, alpha, beta, "10.00").await;
+        owe(world, beta, alpha, "7.00").await;
+        let before = nets(world).await;
+        let new = NewProposal {
+            counterparty: beta,
+            currency_code: world.currency.to_string(),
+            amount: None,
+            expires_at: None,
+        };
+        let netting = &world.app.netting;
+        let proposed = netting.propose_to(&World::actor(alpha), World::intention(), new);
+        let id = proposed.await.unwrap().id;
+        let told = format!("{place}=kill");
+        let mut child = Child::acts(world, &case.clock, &format!("net {beta} {id}"), &told);
+        child.killed(place).await;
+        assert_eq!(owed(world, beta, alpha).await, left, "{place}");
+        assert_eq!(settled_by(world, id).await.is_empty(), left > 0, "{place}");
+        let again = netting.act_on(&World::actor(beta), id, Act::Approve).await;
+        assert_eq!(again.unwrap().netted, Some(700), "{place}");
+        assert_eq!(owed(world, beta, alpha).await, 0, "{place}");
+        assert_eq!(nets(world).await, before, "{place}");
+        assert_eq!(in_ledger(world).await, before, "{place}");
+    }
+    assert_eq!(owed(world, alpha, beta).await, 900);
     assert_invariants(world).await;
 }
 

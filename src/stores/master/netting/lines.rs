@@ -179,13 +179,12 @@ pub async fn page(
     let rows: Vec<LineRow> = sqlx::query_as(
         "SELECT obligation_id, debtor_broker_id, creditor_broker_id, amount, reduction
          FROM netting_line
-         WHERE round_id = ? AND revision = ? AND (? OR obligation_id > ?)
+         WHERE round_id = ? AND revision = ? AND obligation_id >= ?
          ORDER BY obligation_id LIMIT ?",
     )
     .bind(round.bits())
     .bind(revision)
-    .bind(after.is_none())
-    .bind(after.map_or(0, ObligationId::bits))
+    .bind(after.map_or(0, |after| after.bits() + 1))
     .bind(limit)
     .fetch_all(tx)
     .await

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use settlenet::domain::book::Reservation;
-use settlenet::domain::ids::{BrokerId, RequestId};
+use settlenet::domain::ids::{BrokerId, ObligationId, RequestId};
 use settlenet::domain::ledger::{
     AccountName, Balances, HOLD_INDEX, SETTLE_INDEX, TransferId, transfer_id,
 };
@@ -39,6 +39,8 @@ pub(super) struct State {
     pub(super) requests: BTreeMap<String, Request>,
     pub(super) sagas: Vec<(SagaRecord, Cursors)>,
     pub(super) obligations: Vec<Obligation>,
+    /// What of each obligation was settled, by repayments and by netting.
+    pub(super) settled: BTreeMap<ObligationId, u64>,
     pub(super) transfers: BTreeMap<TransferId, TransferRecord>,
     pub(super) positions: BTreeMap<BrokerId, Balances>,
 }
@@ -77,6 +79,7 @@ impl State {
             requests: loaded,
             sagas,
             obligations,
+            settled: load_settled(master).await,
             transfers: wanted
                 .into_iter()
                 .zip(found)
@@ -174,4 +177,18 @@ async fn load_sagas(master: &Pool) -> (Vec<(SagaRecord, Cursors)>, Vec<Obligatio
     let all = ids(master, "SELECT obligation_id FROM obligation").await;
     assert_eq!(all.len(), owed.len(), "an obligation without a saga");
     (sagas, owed)
+}
+
+async fn load_settled(master: &Pool) -> BTreeMap<ObligationId, u64> {
+    let rows: Vec<(u64, u64)> = sqlx::query_as(
+        "SELECT obligation_id, CAST(SUM(settled_amount) AS UNSIGNED) FROM obligation_settlement
+         GROUP BY obligation_id",
+    )
+    .fetch_all(master)
+    .await
+    .expect("reads");
+    let settled = rows.into_iter();
+    settled
+        .map(|(id, amount)| (ObligationId::from_bits(id), amount))
+        .collect()
 }
