@@ -142,8 +142,9 @@ async fn two_net_whole_or_not_at_all() {
             expires_at: None,
         };
         let netting = &world.app.netting;
-        let proposed = netting.propose_to(&World::actor(alpha), World::intention(), new);
-        let id = proposed.await.unwrap().id;
+        let actor = World::actor(alpha);
+        let proposed = netting.propose_to(&actor, World::intention(), new).await;
+        let id = proposed.unwrap().id;
         let told = format!("{place}=kill");
         let mut child = Child::acts(world, &case.clock, &format!("net {beta} {id}"), &told);
         child.killed(place).await;
