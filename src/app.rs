@@ -10,8 +10,10 @@ use crate::config::Config;
 use crate::psp::client::EndpointError;
 use crate::runtime::{Clock, Entropy};
 use crate::services::alerts::AlertService;
+use crate::services::auth::password::{HashError, Passwords};
 use crate::services::book_files::BookFiles;
 use crate::services::books::BooksService;
+use crate::services::credit_lines::CreditLineService;
 use crate::services::domains::DomainService;
 use crate::services::feeds::FeedService;
 use crate::services::invites::InviteService;
@@ -45,6 +47,7 @@ pub struct App {
     pub network: NetworkService,
     pub obligations: ObligationService,
     pub netting: NettingService,
+    pub credit_lines: CreditLineService,
     pub payments: PaymentService,
     pub uploads: UploadService,
     pub books: BooksService,
@@ -153,6 +156,8 @@ pub enum AppError {
     Ledger(#[from] LedgerError),
     #[error(transparent)]
     Provider(#[from] EndpointError),
+    #[error(transparent)]
+    Codes(#[from] HashError),
 }
 
 impl App {
@@ -209,10 +214,13 @@ impl App {
             wait: config.http.confirm_wait_ms.duration(),
             default_terms: config.network.terms,
         };
+        let auth = &config.auth;
+        let codes = Passwords::new(auth.parallel_hashes, auth.hash_wait_ms.duration())?;
         let network = NetworkService::new(
             systems.clone(),
             Arc::clone(&currencies),
             engine.clone(),
+            codes,
             rules,
         );
         let provisioning = stores.provisioning(config);
@@ -247,6 +255,7 @@ impl App {
             sagas: SagaRecords::new(systems.master.clone()),
             obligations: ObligationService::new(systems.master.clone(), systems.ledger.clone()),
             netting,
+            credit_lines: CreditLineService::new(systems.master.clone(), systems.clock.clone()),
             books,
             partners: Arc::new(partners),
             plans: Arc::new(plans),

@@ -195,6 +195,21 @@ actions! {
     RequestConfirm = "request.confirm", BrokerSeat, NetworkWrite;
     RequestDispute = "request.dispute", BrokerSeat, NetworkWrite;
     RequestEvents = "request.events", BrokerSeat, NetworkRead;
+    OrderCreate = "order.create", BrokerSeat, NetworkWrite;
+    OrderRead = "order.read", BrokerSeat, NetworkRead;
+    OrderList = "order.list", BrokerSeat, NetworkRead;
+    OrderAccept = "order.accept", BrokerSeat, NetworkWrite;
+    OrderReject = "order.reject", BrokerSeat, NetworkWrite;
+    OrderCancel = "order.cancel", BrokerSeat, NetworkWrite;
+    OrderExecute = "order.execute", BrokerSeat, NetworkWrite;
+    OrderConfirm = "order.confirm", BrokerSeat, NetworkWrite;
+    OrderDispute = "order.dispute", BrokerSeat, NetworkWrite;
+    OrderPickup = "order.pickup", BrokerSeat, NetworkWrite;
+    OrderEvents = "order.events", BrokerSeat, NetworkRead;
+    CityRead = "city.read", BrokerSeat, NetworkRead;
+    CityManage = "city.manage", BrokerSeat, NetworkWrite;
+    CreditLineList = "credit_line.list", BrokerSeat, NetworkRead;
+    CreditLineSet = "credit_line.set", BrokerSeat, NetworkWrite;
     UploadCreate = "upload.create", BrokerSeat, NetworkWrite;
     UploadRead = "upload.read", BrokerSeat, NetworkRead;
     ObligationList = "obligation.list", BrokerSeat, NetworkRead;
@@ -301,7 +316,11 @@ type Row = [bool; Role::ALL.len()];
 /// approved by itself) and who is on the team is the admin's. An agent only
 /// reads: it may commit money where its limit is checked, and no action here does that.
 /// The platform never acts in a broker's place, and sees no book.
-#[expect(clippy::match_same_arms, reason = "a table: one row per action")]
+#[expect(
+    clippy::match_same_arms,
+    clippy::too_many_lines,
+    reason = "a table: one row per action"
+)]
 #[rustfmt::skip]
 const fn row(action: Action) -> Row {
     match action {
@@ -316,6 +335,21 @@ const fn row(action: Action) -> Row {
         Action::RequestConfirm             => [Y, Y, N,          N, N, N],
         Action::RequestDispute             => [Y, Y, N,          N, N, N],
         Action::RequestEvents              => [Y, Y, Y,          N, N, Y],
+        Action::OrderCreate                => [Y, Y, N,          N, N, N],
+        Action::OrderRead                  => [Y, Y, Y,          N, N, Y],
+        Action::OrderList                  => [Y, Y, Y,          N, N, Y],
+        Action::OrderAccept                => [Y, Y, N,          N, N, N],
+        Action::OrderReject                => [Y, Y, N,          N, N, N],
+        Action::OrderCancel                => [Y, Y, N,          N, N, N],
+        Action::OrderExecute               => [Y, Y, N,          N, N, N],
+        Action::OrderConfirm               => [Y, Y, N,          N, N, N],
+        Action::OrderDispute               => [Y, Y, N,          N, N, N],
+        Action::OrderPickup                => [Y, Y, N,          N, N, N],
+        Action::OrderEvents                => [Y, Y, Y,          N, N, Y],
+        Action::CityRead                   => [Y, Y, Y,          N, N, N],
+        Action::CityManage                 => [Y, N, N,          N, N, N],
+        Action::CreditLineList             => [Y, Y, Y,          N, N, N],
+        Action::CreditLineSet              => [Y, N, N,          N, N, N],
         Action::UploadCreate               => [Y, Y, N,          N, N, N],
         Action::UploadRead                 => [Y, Y, Y,          N, N, Y],
         Action::ObligationList             => [Y, Y, Y,          N, N, N],

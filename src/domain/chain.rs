@@ -29,6 +29,10 @@ words!(
     EntryKind {
         RequestPrincipal = "request.principal",
         RequestCommission = "request.commission",
+        /// A debt is repaid.
+        Settlement = "settlement.principal",
+        OrderPrincipal = "order.principal",
+        OrderCommission = "order.commission",
         Opening = "account.opening",
         Correction = "account.correction",
         PaymentAmount = "payment.amount",

@@ -54,12 +54,7 @@ macro_rules! public_id {
             type Err = IdError;
 
             fn from_str(text: &str) -> Result<Self, IdError> {
-                let digits = text
-                    .strip_prefix($prefix)
-                    .filter(|digits| digits.len() == 12)
-                    .filter(|digits| digits.bytes().all(|byte| byte.is_ascii_hexdigit()));
-                digits
-                    .and_then(|digits| u64::from_str_radix(digits, 16).ok())
+                read_bits($prefix, text)
                     .map(Self)
                     .ok_or(IdError { prefix: $prefix })
             }
@@ -81,10 +76,82 @@ macro_rules! public_id {
     };
 }
 
-public_id!(
-    /// A network request.
-    RequestId, "NR-"
-);
+/// A network request (`NR-`) or an order (`OR-`): one life, two names. Bit 48 says which it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct RequestId(u64);
+
+impl RequestId {
+    const REQUEST: &'static str = "NR-";
+    const ORDER: &'static str = "OR-";
+    const ORDER_BIT: u64 = 1 << 48;
+
+    /// Takes the low 49 bits.
+    #[must_use]
+    pub const fn from_bits(bits: u64) -> Self {
+        Self(bits & (2 * Self::ORDER_BIT - 1))
+    }
+
+    #[must_use]
+    pub const fn bits(self) -> u64 {
+        self.0
+    }
+
+    #[must_use]
+    pub const fn is_order(self) -> bool {
+        self.0 & Self::ORDER_BIT != 0
+    }
+
+    /// The id of the request that `parts` name.
+    #[must_use]
+    pub fn derive(parts: &[&str]) -> Self {
+        Self(derive_bits(Self::REQUEST, parts))
+    }
+
+    /// The id of the order that `parts` name.
+    #[must_use]
+    pub fn derive_order(parts: &[&str]) -> Self {
+        Self(derive_bits(Self::ORDER, parts) | Self::ORDER_BIT)
+    }
+}
+
+impl fmt::Display for RequestId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let prefix = if self.is_order() {
+            Self::ORDER
+        } else {
+            Self::REQUEST
+        };
+        write!(f, "{prefix}{:012x}", self.0 & (Self::ORDER_BIT - 1))
+    }
+}
+
+impl FromStr for RequestId {
+    type Err = IdError;
+
+    fn from_str(text: &str) -> Result<Self, IdError> {
+        let request = read_bits(Self::REQUEST, text);
+        let order = || read_bits(Self::ORDER, text).map(|bits| bits | Self::ORDER_BIT);
+        request.or_else(order).map(Self).ok_or(IdError {
+            prefix: "NR- or OR-",
+        })
+    }
+}
+
+impl TryFrom<String> for RequestId {
+    type Error = IdError;
+
+    fn try_from(text: String) -> Result<Self, IdError> {
+        text.parse()
+    }
+}
+
+impl From<RequestId> for String {
+    fn from(id: RequestId) -> Self {
+        id.to_string()
+    }
+}
+
 public_id!(
     /// What one broker owes another.
     ObligationId, "OB-"
@@ -133,6 +200,15 @@ pub fn is_partner_uid(text: &str) -> bool {
         .is_some_and(|digits| digits.len() == 12 && digits.bytes().all(hex))
 }
 
+/// The 48 bits of an id with this prefix.
+fn read_bits(prefix: &str, text: &str) -> Option<u64> {
+    let digits = text
+        .strip_prefix(prefix)
+        .filter(|digits| digits.len() == 12)
+        .filter(|digits| digits.bytes().all(|byte| byte.is_ascii_hexdigit()))?;
+    u64::from_str_radix(digits, 16).ok()
+}
+
 /// The first 48 bits of SHA-256 over the prefix and the parts, each ended by a zero byte.
 fn derive_bits(prefix: &str, parts: &[&str]) -> u64 {
     let mut hasher = Sha256::new();
@@ -155,6 +231,12 @@ mod tests {
         let id = RequestId::from_bits(0x000a_5bb4);
         assert_eq!(id.to_string(), "NR-0000000a5bb4");
         assert_eq!("NR-0000000A5BB4".parse(), Ok(id));
+        let order: RequestId = "OR-0000000a5bb4".parse().unwrap();
+        assert_eq!(order.to_string(), "OR-0000000a5bb4");
+        assert!(order.is_order() && !id.is_order());
+        assert_ne!(order, id);
+        assert_eq!(RequestId::from_bits(order.bits()), order);
+        assert!(RequestId::derive_order(&["a"]).is_order());
         for text in [
             "",
             "NR-",

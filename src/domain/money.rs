@@ -147,6 +147,18 @@ impl Amount {
     }
 }
 
+/// Reads a bound in the form of an amount; it may be zero. In minor units.
+///
+/// # Errors
+/// As [`Amount::parse`], but for zero.
+pub fn limit_of(text: &str, currency: &Currency) -> Result<u64, AmountError> {
+    match Amount::parse(text, currency) {
+        Ok(amount) => Ok(amount.minor()),
+        Err(AmountError::Zero) => Ok(0),
+        Err(error) => Err(error),
+    }
+}
+
 impl TryFrom<u64> for Amount {
     type Error = AmountError;
 

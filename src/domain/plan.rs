@@ -14,7 +14,9 @@
 //! | last | master | obligation `active`, request `completed`, event | – |
 //!
 //! Where the terms say that nobody owes, there is no ledger step, and the pivot is a
-//! compare-and-set of the saga's direction in the master.
+//! compare-and-set of the saga's direction in the master. A settlement opens no obligation: its
+//! hold goes from the creditor's position to the debtor's, and its last step lowers what it had
+//! been promised of each obligation.
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -24,12 +26,12 @@ use super::canonical::Hash;
 use super::chain::{self, EntryKind, PlannedEntry};
 use super::ids::{BrokerId, ObligationId, RequestId};
 use super::money::{Amount, Currency, CurrencyCode};
-use super::request::Request;
+use super::request::{Request, RequestKind};
 use super::saga::SagaKind;
 use super::terms::Party;
 
 /// The version of the payloads that this program writes; a worker leaves others alone.
-pub const PAYLOAD_VERSION: u16 = 1;
+pub const PAYLOAD_VERSION: u16 = 2;
 
 /// A saga to be recorded and run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -232,30 +234,23 @@ impl Plan {
     }
 }
 
-/// Reserves in the book of the side that will be debited.
+/// Reserves in each book what will be debited there.
 #[must_use]
-pub fn accept(request: RequestId, saga_id: Uuid, account: AccountRef, amount: u64) -> Plan {
-    numbered(
-        saga_id,
-        SagaKind::Accept,
-        request,
-        vec![
-            Action::Claim,
-            Action::Reserve { account, amount },
-            Action::Finish,
-        ],
-    )
+pub fn accept(request: RequestId, saga_id: Uuid, promises: Vec<(AccountRef, u64)>) -> Plan {
+    let reserve = |(account, amount)| Action::Reserve { account, amount };
+    let mut actions = vec![Action::Claim];
+    actions.extend(promises.into_iter().map(reserve));
+    actions.push(Action::Finish);
+    numbered(saga_id, SagaKind::Accept, request, actions)
 }
 
-/// Gives back what an acceptance reserved.
+/// Gives back what an acceptance reserved, in each book.
 #[must_use]
-pub fn release(request: RequestId, saga_id: Uuid, book: BrokerId, reserved_by: Uuid) -> Plan {
-    numbered(
-        saga_id,
-        SagaKind::Release,
-        request,
-        vec![Action::Release { book, reserved_by }, Action::Finish],
-    )
+pub fn release(request: RequestId, saga_id: Uuid, books: Vec<BrokerId>, reserved_by: Uuid) -> Plan {
+    let give_back = |book| Action::Release { book, reserved_by };
+    let mut actions: Vec<Action> = books.into_iter().map(give_back).collect();
+    actions.push(Action::Finish);
+    numbered(saga_id, SagaKind::Release, request, actions)
 }
 
 /// Books a request of which `received` has arrived. `None` where the request has no counterparty
@@ -273,22 +268,19 @@ pub fn confirm(
         Party::Author => author,
         Party::Counterparty => counterparty,
     };
-    let debt = request
-        .terms
-        .obligation_on(received)
-        .map(|(debtor, amount)| Debt {
-            obligation: ObligationId::derive(&[&saga_id.to_string()]),
-            debtor: broker_of(debtor),
-            creditor: broker_of(debtor.other()),
-            currency: currency.code.clone(),
-            ledger: currency.ledger,
-            amount,
-        });
+    let debt = moved(request, received).map(|(debtor, amount)| Debt {
+        obligation: ObligationId::derive(&[&saga_id.to_string()]),
+        debtor: broker_of(debtor),
+        creditor: broker_of(debtor.other()),
+        currency: currency.code.clone(),
+        ledger: currency.ledger,
+        amount,
+    });
     let legs = entries(request, received, broker_of)?;
     let mut actions: Vec<Action> = Vec::new();
     actions.push(match &debt {
-        Some(debt) => Action::OpenObligation(debt.clone()),
-        None => Action::Claim,
+        Some(debt) if request.settles.is_none() => Action::OpenObligation(debt.clone()),
+        Some(_) | None => Action::Claim,
     });
     actions.extend(debt.clone().map(Action::Hold));
     actions.extend(book_steps(&legs, Side::Debit, request.reservation_saga_id));
@@ -301,61 +293,73 @@ pub fn confirm(
     Some(plan)
 }
 
-/// The entries of both books: the principal from sender to receiver, the commission from its
-/// payer to the other. A sender pays the commission from the account that it sends from, a
-/// receiver from its house commission account.
+/// Who owes whom more than before, in minor units. A settlement moves the ledger back: as far as
+/// positions go, it is the creditor who now owes.
+fn moved(request: &Request, received: Amount) -> Option<(Party, u64)> {
+    match request.settles {
+        Some(settles) => Some((settles.debtor.other(), received.minor())),
+        None => request.terms.obligation_on(received),
+    }
+}
+
+/// The entries of both books: the principal, and the commission from its payer to the other.
 fn entries(
     request: &Request,
     received: Amount,
     broker_of: impl Fn(Party) -> BrokerId,
 ) -> Option<Vec<PlannedEntry>> {
-    let sender = request.sender();
-    let sends_from = request.account_of(sender)?.clone();
-    let receives_on = request.account_of(sender.other())?.clone();
-    let entry = |leg, account, side, amount, kind| PlannedEntry {
-        leg,
-        account,
-        side,
-        amount,
-        kind,
+    let (principal, commission) = match request.kind {
+        RequestKind::Send | RequestKind::Receive => {
+            (EntryKind::RequestPrincipal, EntryKind::RequestCommission)
+        }
+        RequestKind::Settlement => (EntryKind::Settlement, EntryKind::Settlement),
+        RequestKind::Collect | RequestKind::Payout => {
+            (EntryKind::OrderPrincipal, EntryKind::OrderCommission)
+        }
     };
-    let principal = EntryKind::RequestPrincipal;
-    let mut entries = vec![
-        entry(
-            0,
-            sends_from.clone(),
-            Side::Debit,
-            received.minor(),
-            principal,
-        ),
-        entry(0, receives_on, Side::Credit, received.minor(), principal),
-    ];
-    let commission = request.terms.commission;
-    if let Some((commission, amount)) = commission
-        .map(|c| (c, c.on(received)))
-        .filter(|(_, a)| *a > 0)
-    {
+    let sender = request.sender();
+    // What is sent leaves one book and arrives in the other. Cash that an executor takes or pays
+    // moves its cashier's account and the client's the same way.
+    let (senders, receivers) = match request.kind {
+        RequestKind::Send | RequestKind::Receive | RequestKind::Settlement => {
+            (Side::Debit, Side::Credit)
+        }
+        RequestKind::Collect => (Side::Credit, Side::Credit),
+        RequestKind::Payout => (Side::Debit, Side::Debit),
+    };
+    let mut entries = Vec::with_capacity(4);
+    for (party, side) in [(sender, senders), (sender.other(), receivers)] {
+        entries.push(PlannedEntry {
+            leg: 0,
+            account: request.account_of(party)?.clone(),
+            side,
+            amount: received.minor(),
+            kind: principal,
+        });
+    }
+    let agreed = request.terms.commission;
+    let agreed = agreed.map(|agreed| (agreed.payer, agreed.on(received)));
+    if let Some((payer, amount)) = agreed.filter(|(_, amount)| *amount > 0) {
         let house = |party| {
-            AccountRef::house(
-                broker_of(party),
-                HousePurpose::Commission,
-                &request.currency,
-            )
+            let currency = &request.currency;
+            AccountRef::house(broker_of(party), HousePurpose::Commission, currency)
         };
-        let pays_from = if commission.payer == sender {
-            sends_from
+        // A sender pays it from the account that it sends from, everybody else from the house's.
+        let pays_from = if payer == sender && !request.kind.is_order() {
+            request.account_of(sender)?.clone()
         } else {
-            house(commission.payer)
+            house(payer)
         };
-        let kind = EntryKind::RequestCommission;
-        entries.push(entry(1, pays_from, Side::Debit, amount, kind));
-        entries.push(entry(
-            1,
-            house(commission.payer.other()),
-            Side::Credit,
-            amount,
-            kind,
-        ));
+        let to = house(payer.other());
+        for (account, side) in [(pays_from, Side::Debit), (to, Side::Credit)] {
+            entries.push(PlannedEntry {
+                leg: 1,
+                account,
+                side,
+                amount,
+                kind: commission,
+            });
+        }
     }
     Some(entries)
 }

@@ -8,12 +8,18 @@
 //! ```
 //! The deadline is for the first sending: what was sent once never expires.
 //!
+//! A settlement is a request that repays obligations: its debtor sends, its creditor confirms, and
+//! accepting it promises as much of the debt to it. An order is a request that the other side
+//! executes for the author's client: the executor is the one who sends, and the author confirms.
+//! To people its `pending` is `created` and its `sent` is `executed`.
+//!
 //! Every method takes the request as it was loaded and gives a [`Decision`]; the store applies
 //! it only where status, version and saga are still the same. While a saga owns the request
 //! (`saga_id`) no transition but the saga's own applies.
 
 mod change;
 mod create;
+mod order;
 mod past;
 mod saga_moves;
 mod stated;
@@ -24,16 +30,18 @@ mod words;
 
 pub use change::{Change, Decision, Refusal};
 pub use create::NewRequest;
-pub use past::{MAX_CLAIMS, MAX_FAILED_ACCEPTS, MAX_PROPOSALS, Past};
+pub use order::{Execution, Pickup};
+pub use past::{MAX_CLAIMS, MAX_FAILED_ACCEPTS, MAX_PICKUPS, MAX_PROPOSALS, Past};
 pub use saga_moves::Booked;
 pub use transitions::Acceptance;
 
 use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::account::AccountRef;
 use super::canonical::Hash;
-use super::ids::{BrokerId, RequestId};
+use super::ids::{BrokerId, ObligationId, RequestId};
 use super::money::{Amount, CurrencyCode};
 use super::terms::{Party, Scenario, Terms};
 use super::words::words;
@@ -45,8 +53,42 @@ words!(
         Send = "send",
         /// The target sends, the author confirms.
         Receive = "receive",
+        /// The debtor sends, the creditor confirms, and the debt falls.
+        Settlement = "settlement",
+        /// An order: the executor's cashier takes cash from the author's client.
+        Collect = "collect",
+        /// An order: the executor's cashier pays cash to the author's client.
+        Payout = "payout",
     }
 );
+
+impl RequestKind {
+    /// Whether the other side executes it for the author's client.
+    #[must_use]
+    pub const fn is_order(self) -> bool {
+        match self {
+            Self::Collect | Self::Payout => true,
+            Self::Send | Self::Receive | Self::Settlement => false,
+        }
+    }
+}
+
+/// What a settlement repays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Settles {
+    /// The side that owes, and sends.
+    pub debtor: Party,
+    /// The one obligation that it repays; `None`: the oldest first.
+    pub obligation: Option<ObligationId>,
+}
+
+/// Who will owe whom how much once a request completes, in minor units.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Owing {
+    pub debtor: BrokerId,
+    pub creditor: BrokerId,
+    pub amount: u64,
+}
 
 words!(
     RequestStatus {
@@ -101,6 +143,12 @@ pub struct Request {
     pub contact: Option<String>,
     pub note: Option<String>,
     pub terms: Terms,
+    /// Of a settlement and of nothing else.
+    pub settles: Option<Settles>,
+    /// Of an order: it is confirmed by being executed.
+    pub auto_confirm: bool,
+    /// Of a payout: the code that the client shows, as a password is kept.
+    pub pickup_hash: Option<String>,
     pub author_account: Option<AccountRef>,
     pub counterparty_account: Option<AccountRef>,
     pub deadline_at: Option<DateTime<Utc>>,
@@ -143,7 +191,7 @@ impl Request {
     }
 
     /// Whether a broker may see the request at all. A broadcast is everybody's until it has
-    /// been accepted.
+    /// been accepted; of an order everybody's who serves its city.
     #[must_use]
     pub fn visible_to(&self, broker: BrokerId) -> bool {
         self.party(broker).is_some() || (self.broadcast && self.status == RequestStatus::Pending)
@@ -156,12 +204,18 @@ impl Request {
         self.party(broker).is_some()
     }
 
-    /// The side that moves the money.
+    /// The side that moves the money, or executes the order, and says so; the other confirms.
     #[must_use]
     pub const fn sender(&self) -> Party {
         match self.kind {
             RequestKind::Send => Party::Author,
-            RequestKind::Receive => Party::Counterparty,
+            RequestKind::Receive | RequestKind::Collect | RequestKind::Payout => {
+                Party::Counterparty
+            }
+            RequestKind::Settlement => match self.settles {
+                Some(settles) => settles.debtor,
+                None => Party::Author,
+            },
         }
     }
 
@@ -173,30 +227,90 @@ impl Request {
         }
     }
 
+    /// What the direction of the debt depends on; a settlement leaves none.
     #[must_use]
-    pub const fn scenario(kind: RequestKind, to_client: bool) -> Scenario {
+    pub const fn scenario(kind: RequestKind, to_client: bool) -> Option<Scenario> {
         match (kind, to_client) {
-            (RequestKind::Send, false) => Scenario::Send,
-            (RequestKind::Send, true) => Scenario::SendToClient,
-            (RequestKind::Receive, false) => Scenario::Receive,
-            (RequestKind::Receive, true) => Scenario::ReceiveFromClient,
+            (RequestKind::Send, false) => Some(Scenario::Send),
+            (RequestKind::Send, true) => Some(Scenario::SendToClient),
+            (RequestKind::Receive, false) => Some(Scenario::Receive),
+            (RequestKind::Receive, true) => Some(Scenario::ReceiveFromClient),
+            (RequestKind::Collect, _) => Some(Scenario::Collect),
+            (RequestKind::Payout, _) => Some(Scenario::Payout),
+            (RequestKind::Settlement, _) => None,
         }
     }
 
-    /// What the completion will debit from the sender's account.
+    /// What the completion will debit from each side's account, at most.
     #[must_use]
-    pub fn debit_amount(&self) -> u64 {
-        let commission = self
-            .terms
-            .commission
-            .filter(|commission| commission.payer == self.sender())
-            .map_or(0, |commission| commission.on(self.amount));
-        self.amount.minor().saturating_add(commission)
+    pub fn debits(&self) -> Vec<(Party, u64)> {
+        let amount = self.amount.minor();
+        match self.kind {
+            RequestKind::Send | RequestKind::Receive | RequestKind::Settlement => {
+                let sender = self.sender();
+                let commission = self.terms.commission;
+                let commission = commission
+                    .filter(|commission| commission.payer == sender)
+                    .map_or(0, |commission| commission.on(self.amount));
+                vec![(sender, amount.saturating_add(commission))]
+            }
+            RequestKind::Collect => Vec::new(),
+            RequestKind::Payout => vec![(Party::Author, amount), (Party::Counterparty, amount)],
+        }
+    }
+
+    /// What an acceptance reserves: the debits of accounts that have a floor.
+    #[must_use]
+    pub fn promises(&self) -> Vec<(AccountRef, u64)> {
+        let of = |(party, amount)| {
+            let account = self.account_of(party)?.clone();
+            account.has_floor().then_some((account, amount))
+        };
+        self.debits().into_iter().filter_map(of).collect()
     }
 
     /// What was booked or is to be booked: less than `amount` where both sides agreed on it.
     #[must_use]
     pub fn settled_amount(&self) -> Amount {
         self.received_amount.unwrap_or(self.amount)
+    }
+
+    /// Who will owe whom, with `counterparty` on the other side.
+    #[must_use]
+    pub fn owing_with(&self, counterparty: BrokerId) -> Option<Owing> {
+        let (debtor, amount) = self.terms.obligation_on(self.settled_amount())?;
+        let broker_of = |party| match party {
+            Party::Author => self.author,
+            Party::Counterparty => counterparty,
+        };
+        Some(Owing {
+            debtor: broker_of(debtor),
+            creditor: broker_of(debtor.other()),
+            amount,
+        })
+    }
+
+    /// What the request takes of its creditor's credit line: from its acceptance until the debt
+    /// stands, or won't ever.
+    #[must_use]
+    pub fn credit_hold(&self) -> Option<Owing> {
+        let counterparty = self.target.filter(|_| self.is_under_way())?;
+        self.owing_with(counterparty)
+    }
+
+    /// Whether it stands between its acceptance and its end.
+    #[must_use]
+    pub const fn is_under_way(&self) -> bool {
+        match self.status {
+            RequestStatus::Accepting
+            | RequestStatus::Accepted
+            | RequestStatus::Sent
+            | RequestStatus::Disputed => true,
+            RequestStatus::Pending
+            | RequestStatus::Completed
+            | RequestStatus::Rejected
+            | RequestStatus::Cancelled
+            | RequestStatus::Expired => false,
+        }
     }
 }

@@ -38,6 +38,10 @@ words!(
         ConfirmFailed = "confirm_failed",
         Expired = "expired",
         Disputed = "disputed",
+        /// The code that was shown at the counter of a payout is another.
+        PickupRefused = "pickup_refused",
+        /// The author of a payout has made a new code; the one before opens nothing any more.
+        PickupRenewed = "pickup_renewed",
     }
 );
 
@@ -136,7 +140,9 @@ impl Event {
             | EventKind::Confirmed
             | EventKind::Completed
             | EventKind::Expired
-            | EventKind::Disputed => private,
+            | EventKind::Disputed
+            | EventKind::PickupRefused
+            | EventKind::PickupRenewed => private,
         }
     }
 

@@ -99,6 +99,12 @@ pub enum TermsError {
 }
 
 impl Terms {
+    /// Of what leaves nobody owing anybody: a settlement.
+    pub const NONE: Self = Self {
+        obligation: ObligationTerm::None,
+        commission: None,
+    };
+
     /// Checks the terms against the amount they are for. A fixed commission must leave something
     /// of a debt that it is paid out of.
     ///
@@ -147,6 +153,10 @@ pub enum Scenario {
     Receive,
     /// A receive from a client of the counterparty.
     ReceiveFromClient,
+    /// An order: the executor takes cash from the author's client.
+    Collect,
+    /// An order: the executor pays cash to the author's client.
+    Payout,
 }
 
 /// The direction of the debt where a request states none. The operator of a network may set
@@ -158,6 +168,8 @@ pub struct DefaultTerms {
     pub send_to_client: ObligationTerm,
     pub receive: ObligationTerm,
     pub receive_from_client: ObligationTerm,
+    pub collect: ObligationTerm,
+    pub payout: ObligationTerm,
 }
 
 impl Default for DefaultTerms {
@@ -167,6 +179,8 @@ impl Default for DefaultTerms {
             send_to_client: ObligationTerm::CounterpartyOwes,
             receive: ObligationTerm::CounterpartyOwes,
             receive_from_client: ObligationTerm::AuthorOwes,
+            collect: ObligationTerm::AuthorOwes,
+            payout: ObligationTerm::AuthorOwes,
         }
     }
 }
@@ -179,6 +193,8 @@ impl DefaultTerms {
             Scenario::SendToClient => self.send_to_client,
             Scenario::Receive => self.receive,
             Scenario::ReceiveFromClient => self.receive_from_client,
+            Scenario::Collect => self.collect,
+            Scenario::Payout => self.payout,
         }
     }
 }

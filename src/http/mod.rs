@@ -9,6 +9,7 @@ mod auth;
 mod brokers;
 mod callbacks;
 mod chain;
+mod credit_lines;
 mod domains;
 pub mod guard;
 mod health;
@@ -22,6 +23,7 @@ mod moves;
 mod netting;
 mod obligations;
 mod offboarding;
+mod orders;
 pub mod paging;
 pub mod params;
 mod partners;
@@ -68,9 +70,11 @@ pub fn routes() -> Routes {
         .merge(signup::routes())
         .merge(team::routes())
         .merge(requests::routes())
+        .merge(orders::routes())
         .merge(uploads::routes())
         .merge(obligations::routes())
         .merge(netting::routes())
+        .merge(credit_lines::routes())
         .merge(wallets::routes())
         .merge(payments::routes())
         .merge(reviews::routes())

@@ -68,8 +68,7 @@ impl From<NettingError> for Problem {
             NettingError::NothingBetween {
                 one,
                 other,
-                owes,
-                owed,
+                free: [there, back],
                 currency,
             } => {
                 let money = Money {
@@ -77,7 +76,7 @@ impl From<NettingError> for Problem {
                     code: currency.code,
                 };
                 let owes =
-                    [(one, other, owes), (other, one, owed)].map(|(debtor, creditor, sum)| {
+                    [(one, other, there), (other, one, back)].map(|(debtor, creditor, sum)| {
                         json!({ "debtor_broker_id": debtor, "creditor_broker_id": creditor,
                             "amount": money.amount(sum) })
                     });

@@ -1,12 +1,14 @@
 //! `/v1/obligations` and `/v1/positions`: who owes whom.
 
+use std::collections::BTreeMap;
+
 use axum::Json;
 use axum::extract::State;
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
 use super::guard::Allowed;
-use super::money::exponent_of;
+use super::money::{currency_named, exponent_of};
 use super::paging::{Page, PageRequest, Place};
 use super::params::{PathOf, QueryOf};
 use super::problem::{Code, Problem};
@@ -15,13 +17,18 @@ use super::state::AppState;
 use crate::domain::access::actions;
 use crate::domain::ids::{BrokerId, ObligationId};
 use crate::domain::money::format_minor;
-use crate::domain::obligation::ObligationStatus;
+use crate::domain::obligation::{DebtSide, ObligationStatus};
+use crate::domain::settlement::PartStatus;
 use crate::route;
-use crate::services::obligations::Obligation;
+use crate::services::obligations::{Filter, Obligation};
+
+/// Settlements that an obligation is shown with.
+const MAX_SETTLEMENTS: u32 = 1_000;
 
 pub fn routes() -> Routes {
     Routes::new()
         .with(route!(list))
+        .with(route!(ageing))
         .with(route!(read))
         .with(route!(positions))
 }
@@ -34,13 +41,19 @@ struct ListQuery {
     /// `pending`, `active`, `settled`, `failed`
     #[param(value_type = Option<String>)]
     status: Option<ObligationStatus>,
+    /// The other side.
+    counterparty_broker_id: Option<BrokerId>,
+    currency_code: Option<String>,
+    /// `debtor`: what one owes; `creditor`: what one is owed
+    #[param(value_type = Option<String>)]
+    side: Option<DebtSide>,
 }
 
 #[derive(Serialize, utoipa::ToSchema)]
 struct ObligationView {
     #[schema(value_type = String, example = "OB-0a5bb4c3d2e1")]
     id: ObligationId,
-    /// What it comes from: `NR-…`.
+    /// What it comes from: `NR-…` or `OR-…`.
     subject: String,
     debtor_broker_id: BrokerId,
     creditor_broker_id: BrokerId,
@@ -58,6 +71,59 @@ struct ObligationView {
 }
 
 #[derive(Serialize, utoipa::ToSchema)]
+struct ObligationWithSettlements {
+    #[serde(flatten)]
+    obligation: ObligationView,
+    /// What settled it, or is promised to, oldest first; at most 1,000.
+    settlements: Vec<SettlementView>,
+}
+
+#[derive(Serialize, utoipa::ToSchema)]
+struct SettlementView {
+    /// `NR-…`: a request that repays; `NP-…`: netting with the other side; `MN-…`: a round of netting
+    /// of many.
+    subject: String,
+    /// What was promised.
+    amount: String,
+    /// What of it came about.
+    settled_amount: String,
+    /// `reserved`, `settled`, `released`
+    #[schema(value_type = String)]
+    status: PartStatus,
+    created_at: DateTime<Utc>,
+    #[schema(required)]
+    closed_at: Option<DateTime<Utc>>,
+}
+
+#[derive(Serialize, utoipa::ToSchema)]
+struct AgeingView {
+    debtor_broker_id: BrokerId,
+    creditor_broker_id: BrokerId,
+    currency_code: String,
+    /// What remains of obligations up to 7 days old.
+    days_0_7: String,
+    days_8_30: String,
+    days_31_90: String,
+    older: String,
+    total: String,
+    oldest_at: DateTime<Utc>,
+}
+
+#[derive(Serialize, utoipa::ToSchema)]
+struct AgeingsView {
+    as_of: DateTime<Utc>,
+    items: Vec<AgeingView>,
+}
+
+#[derive(Serialize, utoipa::ToSchema)]
+struct CreditView {
+    limit: String,
+    used: String,
+    /// Zero where more is used than the limit.
+    free: String,
+}
+
+#[derive(Serialize, utoipa::ToSchema)]
 struct PositionView {
     counterparty_broker_id: BrokerId,
     currency_code: String,
@@ -67,6 +133,12 @@ struct PositionView {
     owing: String,
     /// owed less owing.
     net: String,
+    /// The credit line that one gives the counterparty; null where there is no bound.
+    #[schema(required)]
+    credit_given: Option<CreditView>,
+    /// The credit line that the counterparty gives.
+    #[schema(required)]
+    credit_taken: Option<CreditView>,
 }
 
 #[derive(Serialize, utoipa::ToSchema)]
@@ -86,48 +158,130 @@ async fn list(
     let after = page
         .after
         .map(|(at, id)| (at.at(), ObligationId::from_bits(id)));
+    let currency = match query.currency_code {
+        Some(code) => Some(currency_named(&state, "currency_code", &code).await?.code),
+        None => None,
+    };
+    let filter = Filter {
+        status: query.status,
+        counterparty: query.counterparty_broker_id,
+        currency,
+        side: query.side,
+    };
     let found = state
         .app
         .obligations
-        .list(me.seat.broker_id, query.status, after, page.fetch())
+        .list(me.seat.broker_id, &filter, after, page.fetch())
         .await?;
     let place = |obligation: &Obligation| (obligation.created_at.into(), obligation.id.bits());
     let page = page.page_asking(found, place, |obligation| view(&state, obligation));
     Ok(Json(page.await?))
 }
 
-/// Read an obligation that one is a party of.
+/// How old one's debts and claims are, per counterparty and currency.
+#[utoipa::path(get, path = "/v1/obligations/ageing", tag = "obligations",
+    operation_id = "obligation_ageing", responses((status = 200, body = AgeingsView)))]
+async fn ageing(
+    me: Allowed<actions::ObligationList>,
+    State(state): State<AppState>,
+) -> Result<Json<AgeingsView>, Problem> {
+    let as_of = state.app.systems.clock.now();
+    let found = state
+        .app
+        .obligations
+        .ageing(me.seat.broker_id, as_of)
+        .await?;
+    let mut items = Vec::with_capacity(found.len());
+    for one in found {
+        let exponent = exponent_of(&state, &one.currency_code).await?;
+        let money = |minor: u64| format_minor(i128::from(minor), exponent);
+        let [week, month, quarter, older] = one.by_age.map(money);
+        items.push(AgeingView {
+            debtor_broker_id: one.debtor,
+            creditor_broker_id: one.creditor,
+            days_0_7: week,
+            days_8_30: month,
+            days_31_90: quarter,
+            older,
+            total: money(one.by_age.iter().sum()),
+            oldest_at: one.oldest_at,
+            currency_code: one.currency_code,
+        });
+    }
+    Ok(Json(AgeingsView { as_of, items }))
+}
+
+/// Read an obligation that one is a party of, with what settled it.
 #[utoipa::path(get, path = "/v1/obligations/{id}", tag = "obligations", operation_id = "obligation_read",
-    params(("id" = String, Path)), responses((status = 200, body = ObligationView)))]
+    params(("id" = String, Path)), responses((status = 200, body = ObligationWithSettlements)))]
 async fn read(
     me: Allowed<actions::ObligationRead>,
     State(state): State<AppState>,
     PathOf(id): PathOf<ObligationId>,
-) -> Result<Json<ObligationView>, Problem> {
+) -> Result<Json<ObligationWithSettlements>, Problem> {
     let obligations = &state.app.obligations;
     let found = obligations.obligation(me.seat.broker_id, id).await?;
     let obligation = found.ok_or_else(|| Problem::new(Code::NotFound))?;
-    Ok(Json(view(&state, obligation).await?))
+    let exponent = exponent_of(&state, &obligation.currency).await?;
+    let money = |minor: u64| format_minor(i128::from(minor), exponent);
+    let settlements = obligations.settlements_of(id, MAX_SETTLEMENTS).await?;
+    let settlements = settlements.into_iter().map(|part| SettlementView {
+        subject: part.subject,
+        amount: money(part.amount),
+        settled_amount: money(part.settled_amount),
+        status: part.status,
+        created_at: part.created_at,
+        closed_at: part.closed_at,
+    });
+    Ok(Json(ObligationWithSettlements {
+        settlements: settlements.collect(),
+        obligation: view(&state, obligation).await?,
+    }))
 }
 
-/// What one owes and is owed, per counterparty and currency.
+/// What one owes and is owed, per counterparty and currency, and the credit lines between them.
 #[utoipa::path(get, path = "/v1/positions", tag = "obligations", operation_id = "positions",
     responses((status = 200, body = PositionsView)))]
 async fn positions(
     me: Allowed<actions::PositionRead>,
     State(state): State<AppState>,
 ) -> Result<Json<PositionsView>, Problem> {
-    let found = state.app.obligations.positions(me.seat.broker_id).await?;
-    let mut items = Vec::with_capacity(found.len());
+    let broker = me.seat.broker_id;
+    let found = state.app.obligations.positions(broker).await?;
+    let lines = state.app.credit_lines.of_broker(broker).await?;
+    let mut all: BTreeMap<(BrokerId, String), (u64, u64)> = lines
+        .iter()
+        .map(|line| {
+            let given = line.creditor == broker;
+            let counterparty = if given { line.debtor } else { line.creditor };
+            ((counterparty, line.currency_code.clone()), (0, 0))
+        })
+        .collect();
     for position in found {
-        let exponent = exponent_of(&state, &position.currency_code).await?;
-        let net = i128::from(position.owed) - i128::from(position.owing);
+        let key = (position.counterparty, position.currency_code);
+        all.insert(key, (position.owed, position.owing));
+    }
+    let mut items = Vec::with_capacity(all.len());
+    for ((counterparty, code), (owed, owing)) in all {
+        let exponent = exponent_of(&state, &code).await?;
+        let credit = |creditor: BrokerId, debtor: BrokerId| {
+            let mut of_pair = lines.iter().filter(|line| line.currency_code == code);
+            let line = of_pair.find(|line| line.creditor == creditor && line.debtor == debtor);
+            let money = |minor: u64| format_minor(i128::from(minor), exponent);
+            line.map(|line| CreditView {
+                limit: money(line.limit_amount),
+                used: money(line.used_amount),
+                free: money(line.free_amount()),
+            })
+        };
         items.push(PositionView {
-            counterparty_broker_id: position.counterparty,
-            owed: format_minor(position.owed.into(), exponent),
-            owing: format_minor(position.owing.into(), exponent),
-            net: format_minor(net, exponent),
-            currency_code: position.currency_code,
+            counterparty_broker_id: counterparty,
+            credit_given: credit(broker, counterparty),
+            credit_taken: credit(counterparty, broker),
+            owed: format_minor(owed.into(), exponent),
+            owing: format_minor(owing.into(), exponent),
+            net: format_minor(i128::from(owed) - i128::from(owing), exponent),
+            currency_code: code,
         });
     }
     Ok(Json(PositionsView { items }))

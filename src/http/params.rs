@@ -2,10 +2,12 @@
 
 use axum::extract::{FromRequestParts, Path};
 use axum::http::request::Parts;
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use super::json::{field_error, path_of};
 use super::problem::{Code, FieldError, Problem};
+use crate::domain::ids::RequestId;
 
 /// Path parameters. One that can't be the name of anything names nothing: a 404.
 #[derive(Clone, Copy, Debug)]
@@ -18,6 +20,38 @@ impl<S: Send + Sync, T: DeserializeOwned + Send> FromRequestParts<S> for PathOf<
         let path = Path::<T>::from_request_parts(parts, state).await;
         path.map(|Path(value)| Self(value))
             .map_err(|error| Problem::new(Code::NotFound).detail(error.body_text()))
+    }
+}
+
+/// The id of a request that is no order: `NR-…`.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(try_from = "RequestId")]
+pub struct PlainRequest(pub RequestId);
+
+/// The id of an order: `OR-…`.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(try_from = "RequestId")]
+pub struct Order(pub RequestId);
+
+impl TryFrom<RequestId> for PlainRequest {
+    type Error = &'static str;
+
+    fn try_from(id: RequestId) -> Result<Self, Self::Error> {
+        if id.is_order() {
+            return Err("it is an order's id");
+        }
+        Ok(Self(id))
+    }
+}
+
+impl TryFrom<RequestId> for Order {
+    type Error = &'static str;
+
+    fn try_from(id: RequestId) -> Result<Self, Self::Error> {
+        if !id.is_order() {
+            return Err("it is no order's id");
+        }
+        Ok(Self(id))
     }
 }
 
@@ -61,8 +95,6 @@ fn parse<T: DeserializeOwned>(query: &str) -> Result<T, Problem> {
 
 #[cfg(test)]
 mod tests {
-    use serde::Deserialize;
-
     use super::*;
 
     #[derive(Debug, Deserialize, PartialEq, Eq)]

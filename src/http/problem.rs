@@ -69,6 +69,9 @@ codes! {
     BrokerNotActive = "broker_not_active", CONFLICT, "The broker starts nothing new";
     DeadlinePassed = "deadline_passed", CONFLICT, "The deadline has passed";
     BooksRefused = "books_refused", CONFLICT, "A book refused it, and nothing was changed";
+    DebtShort = "debt_short", CONFLICT, "Too little of the debt is left to settle";
+    CreditShort = "credit_short", CONFLICT, "The credit line has too little room";
+    PickupRefused = "pickup_refused", UNPROCESSABLE_ENTITY, "It is another pickup code";
     NotYourMove = "not_your_move", FORBIDDEN, "This is the other side's to do";
     PlanLimit = "plan_limit", FORBIDDEN, "The broker's plan has no room for one more";
     PlanTooSmall = "plan_too_small", CONFLICT, "The broker has more than the plan allows";
@@ -180,6 +183,10 @@ pub struct ProblemBody {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>, example = json!({ "book": "1", "code": "insufficient_funds" }))]
     pub reason: Option<serde_json::Value>,
+    /// Where there is too little: what there is, a decimal string in major units.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, example = "3000.00")]
+    pub available: Option<serde_json::Value>,
     /// What is paused (`scope`, with `broker_id` or `currency_code`), why and since when.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>, example = json!({ "scope": "network", "reason": "maintenance", "since": "2026-01-01T10:00:00Z" }))]
@@ -244,6 +251,15 @@ impl Problem {
         self
     }
 
+    /// With a field under the name that it has where the caller is.
+    #[must_use]
+    pub fn renamed(mut self, from: &str, to: &str) -> Self {
+        for error in self.errors.iter_mut().filter(|error| error.field == from) {
+            to.clone_into(&mut error.field);
+        }
+        self
+    }
+
     /// A fault of ours: its causes go into the log, with the request's id, and not to the caller.
     pub fn internal(error: &(dyn Error + 'static)) -> Self {
         tracing::error!(error = %causes(error), "a request failed");
@@ -286,6 +302,7 @@ impl IntoResponse for Problem {
             errors: self.errors,
             request_status: extensions.remove("request_status"),
             reason: extensions.remove("reason"),
+            available: extensions.remove("available"),
             paused: extensions.remove("paused"),
             extensions,
         };

@@ -1,6 +1,6 @@
 //! `/v1/network/requests`: a request from its creation to its end.
 
-mod views;
+pub(super) mod views;
 
 use axum::Json;
 use axum::extract::State;
@@ -13,21 +13,23 @@ use super::guard::Allowed;
 use super::idempotency::IdempotencyKey;
 use super::json::{StrictJson, object, objects};
 use super::paging::{Page, PageRequest, Place};
-use super::params::{PathOf, QueryOf};
-use super::problem::{Code, Problem};
+use super::params::{PathOf, PlainRequest, QueryOf};
+use super::problem::{Code, FieldError, Problem};
 use super::routes::Routes;
 use super::state::AppState;
 use crate::domain::access::{BrokerSeat, Principal, actions};
-use crate::domain::ids::{AccountId, BrokerId, RequestId};
+use crate::domain::ids::{AccountId, BrokerId, ObligationId, RequestId};
 use crate::domain::moment::Moment;
+use crate::domain::money::{Currency, format_minor};
 use crate::domain::proof::Proof;
 use crate::domain::request::{Refusal, Request, RequestKind, RequestStatus};
-use crate::domain::terms::ObligationTerm;
+use crate::domain::terms::{ObligationTerm, Party};
 use crate::domain::text;
 use crate::domain::words::words;
 use crate::route;
+use crate::services::auth::password::HashError;
 use crate::services::network::{
-    Actor, After, Answer, CommissionInput, CreateRequest, Filter, NetworkError,
+    Actor, After, Answer, CommissionInput, CreateRequest, Filter, NetworkError, Shortage,
 };
 
 pub fn routes() -> Routes {
@@ -48,10 +50,11 @@ pub fn routes() -> Routes {
 struct CreateBody {
     /// The broker that is asked; without it a broadcast, which the first to accept gets.
     target_broker_id: Option<BrokerId>,
-    /// `send`: the author sends the money; `receive`: the other side does.
+    /// `send`: the author sends the money; `receive`: the other side does; `settlement`: whoever
+    /// owes repays, the oldest debt first or `obligation_id`.
     #[serde(rename = "type")]
     #[schema(value_type = String, example = "send")]
-    kind: RequestKind,
+    kind: RequestType,
     #[schema(example = "USD")]
     currency_code: String,
     /// Decimal string in major units.
@@ -76,15 +79,57 @@ struct CreateBody {
     /// microsecond is cut off.
     #[schema(value_type = Option<String>, format = DateTime, example = "2026-12-31T12:00:00Z")]
     deadline_at: Option<Moment>,
+    /// Of a settlement: the obligation that it repays; without it the oldest are repaid first.
+    // What only some kinds have is left out of the fingerprint of the others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    obligation_id: Option<ObligationId>,
+    /// Of a settlement: the side that owes, `author` (the default) or `counterparty`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    debtor: Option<Party>,
+}
+
+words!(
+    /// The requests that are no orders.
+    RequestType {
+        Send = "send",
+        Receive = "receive",
+        Settlement = "settlement",
+    }
+);
+
+impl From<RequestType> for RequestKind {
+    fn from(kind: RequestType) -> Self {
+        match kind {
+            RequestType::Send => Self::Send,
+            RequestType::Receive => Self::Receive,
+            RequestType::Settlement => Self::Settlement,
+        }
+    }
 }
 
 #[derive(Deserialize, Serialize, utoipa::ToSchema)]
-struct TermsBody {
+pub(super) struct TermsBody {
     /// `author_owes`, `counterparty_owes`, `none`; the network's default where there is none.
     #[schema(value_type = Option<String>)]
-    obligation: Option<ObligationTerm>,
+    pub(super) obligation: Option<ObligationTerm>,
     #[serde(default, deserialize_with = "object")]
-    commission: Option<CommissionBody>,
+    pub(super) commission: Option<CommissionBody>,
+}
+
+impl TermsBody {
+    /// What was stated, as the service takes it.
+    pub(super) fn parts(terms: Option<Self>) -> (Option<ObligationTerm>, Option<CommissionInput>) {
+        let (obligation, commission) =
+            terms.map_or((None, None), |terms| (terms.obligation, terms.commission));
+        let commission = commission.map(|commission| CommissionInput {
+            payer: commission.payer,
+            amount: commission.amount,
+            basis_points: commission.basis_points,
+        });
+        (obligation, commission)
+    }
 }
 
 #[derive(Deserialize, utoipa::IntoParams)]
@@ -96,38 +141,38 @@ struct ListQuery {
     /// `expired`, `disputed`
     #[param(value_type = Option<String>)]
     status: Option<RequestStatus>,
-    /// `send`, `receive`
+    /// `send`, `receive`, `settlement`
     #[serde(rename = "type")]
     #[param(value_type = Option<String>)]
-    kind: Option<RequestKind>,
+    kind: Option<RequestType>,
 }
 
 #[derive(Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
-struct EventsQuery {
-    limit: Option<u32>,
-    cursor: Option<String>,
+pub(super) struct EventsQuery {
+    pub(super) limit: Option<u32>,
+    pub(super) cursor: Option<String>,
 }
 
 #[derive(Deserialize, Serialize, utoipa::ToSchema)]
-struct AcceptBody {
+pub(super) struct AcceptBody {
     /// The account of one's own book that is credited or debited; where the request names a client
     /// (`counterpart_uid`), that client's and no other.
     #[schema(value_type = Option<String>)]
-    account_id: Option<AccountId>,
+    pub(super) account_id: Option<AccountId>,
 }
 
 #[derive(Deserialize, Serialize, utoipa::ToSchema)]
-struct RejectBody {
+pub(super) struct RejectBody {
     /// At most 1000 characters.
-    reason: Option<String>,
+    pub(super) reason: Option<String>,
 }
 
 #[derive(Deserialize, Serialize, utoipa::ToSchema)]
-struct CancelBody {
+pub(super) struct CancelBody {
     /// `cancelled` (the default), or `accepted`: back from sent, as after a wrong proof.
     #[schema(value_type = Option<String>)]
-    to: Option<CancelTo>,
+    pub(super) to: Option<CancelTo>,
 }
 
 words!(
@@ -139,26 +184,26 @@ words!(
 );
 
 #[derive(Deserialize, Serialize, utoipa::ToSchema)]
-struct SentBody {
+pub(super) struct SentBody {
     /// 1 to 10 proofs: `{type: photo|tx_hash|transfer_ref|document, url?, value?, note?, sha256?}`. A
     /// url is an `https:` or `http:` address or the `url` of one's own upload.
     #[schema(value_type = Vec<serde_json::Value>)]
     #[serde(deserialize_with = "objects")]
-    proof: Vec<Proof>,
+    pub(super) proof: Vec<Proof>,
 }
 
 #[derive(Deserialize, Serialize, utoipa::ToSchema)]
-struct ConfirmBody {
+pub(super) struct ConfirmBody {
     /// What has arrived, where it is less than the amount: the sender agrees by confirming the
     /// same, or disputes.
     #[schema(example = "9990.00")]
-    received_amount: Option<String>,
+    pub(super) received_amount: Option<String>,
 }
 
 #[derive(Deserialize, Serialize, utoipa::ToSchema)]
-struct DisputeBody {
+pub(super) struct DisputeBody {
     /// What is claimed, 1 to 4000 characters.
-    claim: String,
+    pub(super) claim: String,
 }
 
 /// Propose a request to a broker, or to all.
@@ -172,12 +217,10 @@ async fn create(
     StrictJson(body): StrictJson<CreateBody>,
 ) -> Result<(StatusCode, Json<RequestView>), Problem> {
     let intention = key.intention(me.principal.sub(), &body);
-    let (obligation, commission) = body
-        .terms
-        .map_or((None, None), |terms| (terms.obligation, terms.commission));
+    let (obligation, commission) = TermsBody::parts(body.terms);
     let input = CreateRequest {
         target_broker_id: body.target_broker_id,
-        kind: body.kind,
+        kind: body.kind.into(),
         currency_code: body.currency_code,
         amount: body.amount,
         method: body.method,
@@ -186,13 +229,12 @@ async fn create(
         contact: body.contact,
         note: body.note,
         obligation,
-        commission: commission.map(|commission| CommissionInput {
-            payer: commission.payer,
-            amount: commission.amount,
-            basis_points: commission.basis_points,
-        }),
+        commission,
         account_id: body.account_id,
         deadline_at: body.deadline_at.map(Moment::at),
+        obligation_id: body.obligation_id,
+        debtor: body.debtor,
+        auto_confirm: false,
     };
     let me_as = actor(&me.principal, me.seat);
     let answer = state
@@ -218,8 +260,9 @@ async fn list(
         id: RequestId::from_bits(id),
     });
     let filter = Filter {
+        orders: false,
         status: query.status,
-        kind: query.kind,
+        kind: query.kind.map(RequestKind::from),
     };
     let found = state
         .app
@@ -237,7 +280,7 @@ async fn list(
 async fn read(
     me: Allowed<actions::RequestRead>,
     State(state): State<AppState>,
-    PathOf(id): PathOf<RequestId>,
+    PathOf(PlainRequest(id)): PathOf<PlainRequest>,
 ) -> Result<Json<RequestView>, Problem> {
     let request = state.app.network.request(me.seat.broker_id, id).await?;
     Ok(Json(view(&state, me.seat, request).await?))
@@ -253,7 +296,7 @@ async fn read(
 async fn accept(
     me: Allowed<actions::RequestAccept>,
     State(state): State<AppState>,
-    PathOf(id): PathOf<RequestId>,
+    PathOf(PlainRequest(id)): PathOf<PlainRequest>,
     StrictJson(body): StrictJson<AcceptBody>,
 ) -> Result<Response, Problem> {
     let me_as = actor(&me.principal, me.seat);
@@ -272,7 +315,7 @@ async fn accept(
 async fn reject(
     me: Allowed<actions::RequestReject>,
     State(state): State<AppState>,
-    PathOf(id): PathOf<RequestId>,
+    PathOf(PlainRequest(id)): PathOf<PlainRequest>,
     StrictJson(body): StrictJson<RejectBody>,
 ) -> Result<Response, Problem> {
     if let Some(reason) = &body.reason {
@@ -294,7 +337,7 @@ async fn reject(
 async fn cancel(
     me: Allowed<actions::RequestCancel>,
     State(state): State<AppState>,
-    PathOf(id): PathOf<RequestId>,
+    PathOf(PlainRequest(id)): PathOf<PlainRequest>,
     StrictJson(body): StrictJson<CancelBody>,
 ) -> Result<Response, Problem> {
     let me_as = actor(&me.principal, me.seat);
@@ -312,7 +355,7 @@ async fn cancel(
 async fn sent(
     me: Allowed<actions::RequestSent>,
     State(state): State<AppState>,
-    PathOf(id): PathOf<RequestId>,
+    PathOf(PlainRequest(id)): PathOf<PlainRequest>,
     StrictJson(body): StrictJson<SentBody>,
 ) -> Result<Response, Problem> {
     let me_as = actor(&me.principal, me.seat);
@@ -330,7 +373,7 @@ async fn sent(
 async fn confirm(
     me: Allowed<actions::RequestConfirm>,
     State(state): State<AppState>,
-    PathOf(id): PathOf<RequestId>,
+    PathOf(PlainRequest(id)): PathOf<PlainRequest>,
     StrictJson(body): StrictJson<ConfirmBody>,
 ) -> Result<Response, Problem> {
     let me_as = actor(&me.principal, me.seat);
@@ -350,7 +393,7 @@ async fn confirm(
 async fn dispute(
     me: Allowed<actions::RequestDispute>,
     State(state): State<AppState>,
-    PathOf(id): PathOf<RequestId>,
+    PathOf(PlainRequest(id)): PathOf<PlainRequest>,
     StrictJson(body): StrictJson<DisputeBody>,
 ) -> Result<Response, Problem> {
     bounded("claim", &body.claim, 4_000)?;
@@ -370,7 +413,7 @@ async fn dispute(
 async fn events(
     me: Allowed<actions::RequestEvents>,
     State(state): State<AppState>,
-    PathOf(id): PathOf<RequestId>,
+    PathOf(PlainRequest(id)): PathOf<PlainRequest>,
     QueryOf(query): QueryOf<EventsQuery>,
 ) -> Result<Json<Page<EventView>>, Problem> {
     let page = PageRequest::<u32>::read("request.events", query.limit, query.cursor.as_deref())?;
@@ -386,7 +429,6 @@ async fn events(
     )))
 }
 
-/// Who asks, for the services.
 pub(super) fn actor(principal: &Principal, seat: BrokerSeat) -> Actor {
     Actor {
         broker: seat.broker_id,
@@ -403,7 +445,7 @@ async fn answered(state: &AppState, seat: BrokerSeat, answer: Answer) -> Result<
     Ok((status, Json(view)).into_response())
 }
 
-fn bounded(field: &'static str, text: &str, most: usize) -> Result<(), Problem> {
+pub(super) fn bounded(field: &'static str, text: &str, most: usize) -> Result<(), Problem> {
     text::prose(text, most).map_err(|error| Problem::invalid(field, error.to_string()))
 }
 
@@ -417,14 +459,50 @@ impl From<NetworkError> for Problem {
                 .detail(detail)
                 .with("request_status", status.as_str())
                 .with("reason", reason),
+            NetworkError::Short { shortage, currency } => Self::short(shortage, &currency),
+            NetworkError::PickupRefused { left } => Self::new(Code::PickupRefused)
+                .detail(detail)
+                .field(FieldError::value(
+                    "pickup_code",
+                    "is the code that the client shows",
+                ))
+                .with("tries_left", left),
+            NetworkError::Code(HashError::Busy) => {
+                Self::new(Code::Unavailable).detail(detail).retry_after(1)
+            }
             NetworkError::Hindered(hindrance) => hindrance.into(),
             NetworkError::KeyReused => Self::new(Code::KeyReused),
             NetworkError::Contended | NetworkError::GateTurned => {
                 Self::new(Code::Contended).retry_after(1)
             }
             NetworkError::Store(error) => error.into(),
-            NetworkError::Lost => Self::internal(&error),
+            NetworkError::Lost | NetworkError::Code(HashError::Randomness | HashError::Failed) => {
+                Self::internal(&error)
+            }
         }
+    }
+}
+
+impl Problem {
+    /// There is too little: how much there is.
+    fn short(shortage: Shortage, currency: &Currency) -> Self {
+        let money = |minor: u64| format_minor(i128::from(minor), currency.exponent);
+        let code = &currency.code;
+        let (problem, available, more) = match shortage {
+            Shortage::Debts { available, .. } => (
+                Code::DebtShort,
+                available,
+                format!("{} {code} are.", money(available)),
+            ),
+            Shortage::Credit { limit, free, .. } => (
+                Code::CreditShort,
+                free,
+                format!("{} {code} of {} are free.", money(free), money(limit)),
+            ),
+        };
+        Self::new(problem)
+            .detail(format!("{shortage}: {more}"))
+            .with("available", money(available))
     }
 }
 

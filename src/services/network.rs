@@ -7,13 +7,14 @@
 
 mod create;
 mod error;
+mod orders;
 mod persist;
 mod read;
 
 pub use crate::stores::master::requests::{After, Filter};
 pub use create::{CommissionInput, CreateRequest};
-pub use error::{FieldError, NetworkError};
-use persist::Outcome;
+pub use error::{FieldError, NetworkError, Shortage};
+use persist::{Outcome, Takes};
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,6 +23,7 @@ use chrono::{DateTime, Utc};
 use serde_json::Value;
 use uuid::Uuid;
 
+use super::auth::password::Passwords;
 use super::lanes::Lanes;
 use super::saga::{SagaEngine, Systems, Waited};
 use crate::domain::account::{AccountRef, OwnerKind};
@@ -30,10 +32,12 @@ use crate::domain::money::{Amount, Currency};
 use crate::domain::proof::{self, Proof};
 use crate::domain::request::{Acceptance, Decision, Past, Refusal, Request, RequestStatus};
 use crate::domain::saga::SagaKind;
-use crate::domain::terms::DefaultTerms;
+use crate::domain::terms::{DefaultTerms, Party};
 use crate::stores::book;
+use crate::stores::master::credit_lines;
 use crate::stores::master::currencies::CurrencyRegistry;
 use crate::stores::master::requests::{self, Overdue};
+use crate::stores::master::settlements::Debts;
 use crate::stores::master::standing::{self, GateVersion};
 use crate::stores::master::uploads;
 use crate::stores::pool::Pool;
@@ -76,6 +80,8 @@ struct Inner {
     currencies: Arc<CurrencyRegistry>,
     engine: SagaEngine,
     rules: NetworkRules,
+    /// Makes and compares the codes of payouts.
+    codes: Passwords,
     recordings: Lanes<(), persist::Recording, persist::Recorded>,
 }
 
@@ -85,9 +91,11 @@ impl NetworkService {
         systems: Systems,
         currencies: Arc<CurrencyRegistry>,
         engine: SagaEngine,
+        codes: Passwords,
         rules: NetworkRules,
     ) -> Self {
         Self(Arc::new(Inner {
+            codes,
             recordings: persist::lanes(&systems, &engine),
             systems,
             currencies,
@@ -126,21 +134,28 @@ impl NetworkService {
         if !request.visible_to(actor.broker) && !request.broadcast {
             return Err(Refusal::NotFound.into());
         }
+        self.serves_city(actor.broker, &request).await?;
         let currency = self.currency(&request).await?;
         let gate = self.may_accept(actor.broker, &request).await?;
         let account = Box::pin(self.account_for(actor.broker, &request, account)).await?;
-        self.transition_through(gate, actor, request, move |request, saga_id, now| {
-            if request.status == RequestStatus::Pending && gate.is_none() {
-                // Open again just now, and nobody has looked at the account.
-                return Err(Refusal::Taken);
-            }
-            let acceptance = Acceptance {
-                by: actor.broker,
-                account: account.clone(),
-                saga_id,
-            };
-            request.accept(acceptance, &currency, now)
-        })
+        let takes = self.takes(actor.broker, &request).await?;
+        self.transition_through(
+            (gate, takes),
+            actor,
+            request,
+            move |request, saga_id, now| {
+                if request.status == RequestStatus::Pending && gate.is_none() {
+                    // Open again just now, and nobody has looked at the account.
+                    return Err(Refusal::Taken);
+                }
+                let acceptance = Acceptance {
+                    by: actor.broker,
+                    account: account.clone(),
+                    saga_id,
+                };
+                request.accept(acceptance, &currency, now)
+            },
+        )
         .await
     }
 
@@ -329,13 +344,16 @@ impl NetworkService {
         request: Request,
         decide: impl Fn(&Request, Uuid, DateTime<Utc>) -> Result<Decision, Refusal>,
     ) -> Result<Answer, NetworkError> {
-        self.transition_through(None, actor, request, decide).await
+        let nothing = (None, Takes::Nothing);
+        self.transition_through(nothing, actor, request, decide)
+            .await
     }
 
-    /// The same; with a gate for what starts something new, and only while that is as it was.
+    /// The same; with a gate for what starts something new, and only while that is as it was, and
+    /// with what that takes.
     async fn transition_through(
         &self,
-        gate: Option<GateVersion>,
+        (gate, takes): (Option<GateVersion>, Takes),
         actor: &Actor,
         mut request: Request,
         decide: impl Fn(&Request, Uuid, DateTime<Utc>) -> Result<Decision, Refusal>,
@@ -352,13 +370,18 @@ impl NetworkService {
                 Decision::Apply(change) => {
                     let saga = change.plan.as_ref().map(|plan| (plan.saga_id, plan.kind));
                     let owner = request.saga_id;
-                    let recorded = match self.persist(actor, *change, (owner, gate), now).await? {
+                    let start = (gate, takes.clone());
+                    let recorded = match self.persist(actor, *change, owner, start, now).await? {
                         Outcome::Recorded(request) => *request,
                         Outcome::Changed => {
                             request = self.load_with_past(id).await?;
                             continue;
                         }
                         Outcome::GateTurned => return Err(NetworkError::GateTurned),
+                        Outcome::Short(shortage) => {
+                            let currency = self.currency(&request).await?;
+                            return Err(NetworkError::Short { shortage, currency });
+                        }
                     };
                     let waits = saga.filter(|(_, kind)| *kind != SagaKind::Release);
                     (recorded, waits.map(|(saga_id, _)| saga_id))
@@ -497,6 +520,43 @@ impl NetworkService {
         }
     }
 
+    /// What a broker's acceptance takes in the master, beyond the request itself.
+    async fn takes(&self, broker: BrokerId, request: &Request) -> Result<Takes, NetworkError> {
+        if request.status != RequestStatus::Pending {
+            return Ok(Takes::Nothing);
+        }
+        let currency = request.currency.clone();
+        if let Some(settles) = request.settles {
+            let (debtor, creditor) = match settles.debtor {
+                Party::Author => (request.author, broker),
+                Party::Counterparty => (broker, request.author),
+            };
+            return Ok(Takes::Debts {
+                debts: Debts {
+                    debtor,
+                    creditor,
+                    currency,
+                },
+                only: settles.obligation,
+                amount: request.amount.minor(),
+            });
+        }
+        let Some(owing) = request.owing_with(broker) else {
+            return Ok(Takes::Nothing);
+        };
+        let debts = Debts {
+            debtor: owing.debtor,
+            creditor: owing.creditor,
+            currency,
+        };
+        let bounded = credit_lines::is_bounded(self.master(), &debts).await?;
+        Ok(if bounded {
+            Takes::Credit(debts)
+        } else {
+            Takes::Nothing
+        })
+    }
+
     /// The account that an acceptance brings: the one that is named, or the client's where the
     /// request names a client. On a request that is accepted already only one that it may have
     /// been accepted with.
@@ -547,7 +607,9 @@ impl NetworkService {
         broker: BrokerId,
         request: &Request,
     ) -> Result<Option<AccountRef>, NetworkError> {
-        let Some(uid) = &request.counterpart_uid else {
+        // The client of an order is its author's own.
+        let named = request.counterpart_uid.as_ref();
+        let Some(uid) = named.filter(|_| !request.kind.is_order()) else {
             return Ok(None);
         };
         let account = AccountRef {

@@ -1,17 +1,17 @@
-//! Who owes whom: obligations, and what they come to per counterparty and in the ledger. They are
-//! opened and end with the sagas of requests; here they are read.
+//! Who owes whom: obligations, what settles them, and what they come to per counterparty and in the
+//! ledger. They are opened and settled by the sagas of requests, and by netting; here they are read.
 
 use crate::stores::pool::Pool;
 use chrono::{DateTime, Utc};
 
 use crate::domain::ids::{BrokerId, ObligationId};
 use crate::domain::money::Currency;
-use crate::domain::obligation::ObligationStatus;
 use crate::stores::StoreError;
 use crate::stores::ledger::{Ledger, LedgerError};
-use crate::stores::master::obligations;
+use crate::stores::master::{obligations, settlements};
 
-pub use crate::stores::master::obligations::{Obligation, Position};
+pub use crate::stores::master::obligations::{Ageing, Filter, Obligation, Position};
+pub use crate::stores::master::settlements::Settlement;
 
 /// Obligations. Cheap to clone.
 #[derive(Clone)]
@@ -34,11 +34,35 @@ impl ObligationService {
     pub async fn list(
         &self,
         broker: BrokerId,
-        status: Option<ObligationStatus>,
+        filter: &Filter,
         after: Option<(DateTime<Utc>, ObligationId)>,
         limit: u32,
     ) -> Result<Vec<Obligation>, StoreError> {
-        obligations::list(&self.master, broker, status, after, limit).await
+        obligations::list(&self.master, broker, filter, after, limit).await
+    }
+
+    /// What settled an obligation, or is promised to, oldest first.
+    ///
+    /// # Errors
+    /// The master's.
+    pub async fn settlements_of(
+        &self,
+        id: ObligationId,
+        limit: u32,
+    ) -> Result<Vec<Settlement>, StoreError> {
+        settlements::of_obligation(&self.master, id, limit).await
+    }
+
+    /// How old a broker's debts and claims are, by counterparty and currency.
+    ///
+    /// # Errors
+    /// The master's.
+    pub async fn ageing(
+        &self,
+        broker: BrokerId,
+        now: DateTime<Utc>,
+    ) -> Result<Vec<Ageing>, StoreError> {
+        obligations::ageing(&self.master, broker, now).await
     }
 
     /// An obligation, for its parties; for everybody else there is none.

@@ -17,6 +17,7 @@ mod isolation;
 mod payments;
 mod positions;
 mod requests;
+mod settlements;
 mod statements;
 mod strays;
 

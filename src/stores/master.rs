@@ -4,6 +4,8 @@ pub mod access;
 pub mod alerts;
 pub mod audit;
 pub mod brokers;
+pub mod cities;
+pub mod credit_lines;
 pub mod currencies;
 pub mod domains;
 pub mod exits;

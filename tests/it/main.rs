@@ -9,6 +9,7 @@ mod api;
 mod book_files;
 mod books;
 mod cli;
+mod debts;
 mod expand;
 mod feed;
 mod harness;

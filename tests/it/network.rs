@@ -5,7 +5,7 @@ use settlenet::domain::obligation::ObligationStatus;
 use settlenet::domain::request::RequestStatus;
 use settlenet::stores::book;
 use settlenet::stores::ledger::AccountSpec;
-use settlenet::stores::master::obligations;
+use settlenet::stores::master::obligations::{self, Filter};
 
 use crate::harness::World;
 
@@ -34,9 +34,15 @@ async fn a_confirmed_send_changes_three_books_and_the_ledger() {
         read.end().await.unwrap();
     }
 
-    let owed = obligations::list(&world.app.systems.master, world.alpha, None, None, 10)
-        .await
-        .unwrap();
+    let owed = obligations::list(
+        &world.app.systems.master,
+        world.alpha,
+        &Filter::default(),
+        None,
+        10,
+    )
+    .await
+    .unwrap();
     assert_eq!(owed.len(), 1);
     assert_eq!(
         (owed[0].debtor, owed[0].creditor),

@@ -4,6 +4,7 @@ use chrono::Utc;
 use settlenet::domain::ids::ObligationId;
 use settlenet::domain::obligation::ObligationStatus;
 use settlenet::stores::book::partners;
+use settlenet::stores::master::obligations::Filter;
 use settlenet::stores::master::{feed, moves, obligations, requests, sagas};
 use settlenet::stores::migrate::{Kind, migrate};
 use sqlx::mysql::MySqlRow;
@@ -122,7 +123,11 @@ async fn a_page_of_obligations_is_read_by_an_index() {
         (None, after),
         (Some(ObligationStatus::Active), after),
     ] {
-        let mut query = obligations::newest("EXPLAIN ", 1, status, after, 51);
+        let filter = Filter {
+            status,
+            ..Filter::default()
+        };
+        let mut query = obligations::newest("EXPLAIN ", 1, &filter, after, 51);
         let rows: Vec<MySqlRow> = query.build().fetch_all(&pool).await.unwrap();
         let keys: Vec<Option<String>> = rows
             .iter()

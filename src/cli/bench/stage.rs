@@ -132,6 +132,9 @@ async fn bring_to_sent(app: &App, author: BrokerId, target: BrokerId) -> anyhow:
         commission: None,
         account_id: None,
         deadline_at: None,
+        obligation_id: None,
+        debtor: None,
+        auto_confirm: false,
     };
     let proof = Proof {
         kind: ProofType::TransferRef,

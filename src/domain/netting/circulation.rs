@@ -135,10 +135,10 @@ impl Residual {
         let nodes = self.excess.len();
         let mut distance = vec![i64::MAX; nodes];
         let mut buckets: Vec<Vec<u32>> = vec![Vec::new()];
-        for node in 0..nodes {
-            if self.excess[node] > 0 {
-                distance[node] = 0;
-                buckets[0].push(u32::try_from(node).unwrap_or(u32::MAX));
+        for ((node, excess), distance) in (0..).zip(&self.excess).zip(&mut distance) {
+            if *excess > 0 {
+                *distance = 0;
+                buckets[0].push(node);
             }
         }
         let mut near = 0;
@@ -233,21 +233,18 @@ impl Residual {
                     node = self.send(root, node, &mut path);
                     continue;
                 }
-                match self.step(node) {
-                    Some(half) => {
-                        node = self.halves[half as usize].to;
-                        path.push(half);
-                    }
-                    None => {
-                        // Nothing leads on from here.
-                        self.level[node as usize] = UNSEEN;
-                        let Some(half) = path.pop() else {
-                            break;
-                        };
-                        node = self.halves[self.halves[half as usize].twin as usize].to;
-                        self.next[node as usize] += 1;
-                    }
+                if let Some(half) = self.step(node) {
+                    node = self.halves[half as usize].to;
+                    path.push(half);
+                    continue;
                 }
+                // Nothing leads on from here.
+                self.level[node as usize] = UNSEEN;
+                let Some(half) = path.pop() else {
+                    break;
+                };
+                node = self.halves[self.halves[half as usize].twin as usize].to;
+                self.next[node as usize] += 1;
             }
         }
     }

@@ -3,7 +3,7 @@ use crate::domain::account::OwnerKind;
 use crate::domain::request::tests::{
     AUTHOR, TARGET, acceptance, account, amount, applied, created, new_request, proofs, start, usd,
 };
-use crate::domain::request::{NewRequest, RequestKind};
+use crate::domain::request::{Execution, NewRequest, Pickup, RequestKind, Settles};
 use crate::domain::terms::{Commission, CommissionSize, ObligationTerm, Terms};
 
 const SAGA: Uuid = Uuid::from_u128(0xc0);
@@ -137,15 +137,17 @@ fn a_reservation_covers_the_debit() {
     for (kind, terms, received) in cases() {
         let (request, plan) = confirmed(kind, terms, received);
         let account = request.account_of(request.sender()).unwrap();
+        let [(promised, most)] = request.promises().try_into().unwrap();
+        assert_eq!(promised, *account);
         let debited: u64 = books(&plan)
             .into_iter()
             .flat_map(|step| step.2)
             .filter(|entry| entry.side == Side::Debit && entry.account == *account)
             .map(|entry| entry.amount)
             .sum();
-        assert!(debited <= request.debit_amount());
+        assert!(debited <= most);
         if received == request.amount.minor() {
-            assert_eq!(debited, request.debit_amount());
+            assert_eq!(debited, most);
         }
         let floored = books(&plan)
             .into_iter()
@@ -232,14 +234,18 @@ fn every_step_is_before_at_or_after_the_pivot() {
         assert_partitioned(&confirmed(kind, terms, received).1);
     }
     let request = RequestId::from_bits(1);
-    assert_partitioned(&accept(request, SAGA, account(1, OwnerKind::Partner), 5));
-    assert_partitioned(&release(request, SAGA, 1, Uuid::from_u128(2)));
+    let promises = vec![
+        (account(1, OwnerKind::Partner), 5),
+        (account(2, OwnerKind::Cashier), 5),
+    ];
+    assert_partitioned(&accept(request, SAGA, promises));
+    assert_partitioned(&release(request, SAGA, vec![1, 2], Uuid::from_u128(2)));
 }
 
 #[test]
 fn acceptance_reserves_in_the_senders_book() {
     let client = account(7, OwnerKind::Partner);
-    let plan = accept(RequestId::from_bits(1), SAGA, client.clone(), 5);
+    let plan = accept(RequestId::from_bits(1), SAGA, vec![(client.clone(), 5)]);
     assert_eq!(plan.pivot(), None, "its last step decides");
     let reserve = plan.before_pivot().next().unwrap();
     assert_eq!(reserve.number, plan.first_step());
@@ -257,7 +263,7 @@ fn acceptance_reserves_in_the_senders_book() {
 #[test]
 fn release_names_the_saga_that_reserved() {
     let reserved_by = Uuid::from_u128(2);
-    let plan = release(RequestId::from_bits(1), SAGA, 7, reserved_by);
+    let plan = release(RequestId::from_bits(1), SAGA, vec![7], reserved_by);
     assert_eq!(
         plan.steps[0].action,
         Action::Release {
@@ -293,4 +299,117 @@ fn a_commission_that_rounds_to_nothing_has_no_entries() {
     let legs: usize = books(&plan).into_iter().map(|step| step.2.len()).sum();
     assert_eq!(legs, 2);
     assert_eq!(plan.debt().unwrap().amount, 1);
+}
+
+/// An order that may be confirmed, and the plan of its confirmation.
+fn ordered(kind: RequestKind, payer: Option<Party>) -> (Request, Plan) {
+    let commission = payer.map(|payer| Commission {
+        payer,
+        size: CommissionSize::BasisPoints(100),
+    });
+    let pending = created(NewRequest {
+        account: Some(account(AUTHOR, OwnerKind::Partner)),
+        terms: Terms {
+            obligation: ObligationTerm::AuthorOwes,
+            commission,
+        },
+        ..new_request(kind, Some(TARGET))
+    });
+    let accept = acceptance(TARGET, Some(account(TARGET, OwnerKind::Cashier)));
+    let accepting = applied(pending.accept(accept, &usd(), start())).request;
+    let accepted = match accepting.saga_id {
+        Some(_) => accepting.accept_settled(start()).request,
+        None => accepting,
+    };
+    let within = chrono::Duration::hours(1);
+    let execution = Execution {
+        by: TARGET,
+        proofs: &proofs("1"),
+        pickup: Pickup::Missing,
+        saga_id: SAGA,
+        confirm_within: within,
+    };
+    let executed = applied(accepted.execute(&execution, &usd(), start())).request;
+    let plan = confirm(&executed, SAGA, executed.amount, &usd()).unwrap();
+    (executed, plan)
+}
+
+/// A collect credits the client and the cashier, a payout debits both; the commission goes between
+/// the houses, and into the debt.
+#[test]
+fn an_order_moves_client_and_cashier_the_same_way() {
+    for (kind, side) in [
+        (RequestKind::Collect, Side::Credit),
+        (RequestKind::Payout, Side::Debit),
+    ] {
+        for payer in [None, Some(Party::Author), Some(Party::Counterparty)] {
+            let (order, plan) = ordered(kind, payer);
+            assert_partitioned(&plan);
+            let entries: Vec<_> = books(&plan).into_iter().flat_map(|step| step.2).collect();
+            let principal = entries.iter().filter(|entry| entry.leg == 0);
+            let principal: Vec<_> = principal
+                .map(|entry| (entry.account.clone(), entry.side, entry.amount))
+                .collect();
+            let client = account(AUTHOR, OwnerKind::Partner);
+            let cashier = account(TARGET, OwnerKind::Cashier);
+            assert_eq!(principal.len(), 2);
+            assert!(principal.contains(&(client.clone(), side, 1_000_000)));
+            assert!(principal.contains(&(cashier.clone(), side, 1_000_000)));
+            let fees = entries.iter().filter(|entry| entry.leg == 1);
+            assert!(fees.clone().all(|entry| !entry.account.has_floor()));
+            assert_eq!(fees.count(), if payer.is_some() { 2 } else { 0 });
+            let owed = match payer {
+                None => 1_000_000,
+                Some(Party::Author) => 1_010_000,
+                Some(Party::Counterparty) => 990_000,
+            };
+            assert_eq!(plan.opens().unwrap().amount, owed);
+            assert_eq!(plan.opens().unwrap().debtor, AUTHOR);
+            let promised = match kind {
+                RequestKind::Payout => vec![(client, 1_000_000), (cashier, 1_000_000)],
+                _ => Vec::new(),
+            };
+            assert_eq!(order.promises(), promised);
+        }
+    }
+}
+
+/// A settlement opens no debt and moves the ledger back, whichever side asks for it.
+#[test]
+fn a_settlement_moves_the_ledger_from_the_creditor_to_the_debtor() {
+    for (debtor, pays, gets) in [
+        (Party::Author, AUTHOR, TARGET),
+        (Party::Counterparty, TARGET, AUTHOR),
+    ] {
+        let pending = created(NewRequest {
+            settles: Some(Settles {
+                debtor,
+                obligation: None,
+            }),
+            terms: Terms::NONE,
+            ..new_request(RequestKind::Settlement, Some(TARGET))
+        });
+        let accepted = applied(pending.accept(acceptance(TARGET, None), &usd(), start())).request;
+        let within = chrono::Duration::hours(1);
+        let sent = applied(accepted.mark_sent(pays, &proofs("1"), within, start())).request;
+        let plan = confirm(&sent, SAGA, amount(999_000), &usd()).unwrap();
+        assert_partitioned(&plan);
+        assert_eq!(plan.opens(), None);
+        assert_eq!(plan.steps[0].action, Action::Claim);
+        let debt = plan.debt().unwrap();
+        assert_eq!(
+            (debt.debtor, debt.creditor, debt.amount),
+            (gets, pays, 999_000)
+        );
+        let moves: Vec<_> = books(&plan)
+            .into_iter()
+            .flat_map(|step| step.2)
+            .map(|entry| (entry.account.broker, entry.side, entry.amount))
+            .collect();
+        assert_eq!(
+            moves,
+            [(pays, Side::Debit, 999_000), (gets, Side::Credit, 999_000)]
+        );
+        assert_eq!(sent.credit_hold(), None);
+    }
 }

@@ -4,8 +4,9 @@ use chrono::{DateTime, Months, Utc};
 use serde_json::json;
 
 use super::change::{event, invalid, minor, own_account, private, terms_fact};
-use super::{Change, Refusal, Request, RequestKind, RequestStatus};
-use crate::domain::account::AccountRef;
+use super::order::pickup_digest;
+use super::{Change, Refusal, Request, RequestKind, RequestStatus, Settles};
+use crate::domain::account::{AccountRef, OwnerKind};
 use crate::domain::canonical;
 use crate::domain::ids::{BrokerId, RequestId};
 use crate::domain::moment::Moment;
@@ -31,7 +32,14 @@ pub struct NewRequest {
     pub contact: Option<String>,
     pub note: Option<String>,
     pub terms: Terms,
-    /// The author's own account; its main house account where it names none.
+    /// Of a settlement and of nothing else.
+    pub settles: Option<Settles>,
+    /// Of an order: it is confirmed by being executed.
+    pub auto_confirm: bool,
+    /// Of a payout and of nothing else.
+    pub pickup_hash: Option<String>,
+    /// The author's own account; its main house account where it names none. Of an order the
+    /// client's.
     pub account: Option<AccountRef>,
     pub deadline_at: Option<DateTime<Utc>>,
 }
@@ -55,6 +63,7 @@ impl NewRequest {
                 "lies in the future, at most 5 years ahead",
             ));
         }
+        self.check_kind()?;
         self.terms
             .check(self.amount)
             .map_err(|error| invalid("terms.commission", &error.to_string()))?;
@@ -64,21 +73,23 @@ impl NewRequest {
             ("counterpart_uid", self.counterpart_uid.as_deref()),
             ("note", self.note.as_deref()),
         ]);
-        let mut event = event(
-            EventKind::Created,
-            Some(self.author),
-            &[
-                ("type", json!(self.kind)),
-                ("author", json!(self.author.to_string())),
-                ("target", json!(self.target.map(|id| id.to_string()))),
-                ("currency", json!(self.currency.code)),
-                ("amount", minor(self.amount.minor())),
-                ("method", json!(self.method)),
-                ("city_code", json!(self.city_code)),
-                ("deadline_at", json!(deadline_at.map(canonical::time))),
-                ("terms", terms_fact(&self.terms)),
-            ],
-        );
+        let pickup_digest = self.pickup_hash.as_deref().map(pickup_digest);
+        let mut facts = vec![
+            ("type", json!(self.kind)),
+            ("author", json!(self.author.to_string())),
+            ("target", json!(self.target.map(|id| id.to_string()))),
+            ("currency", json!(self.currency.code)),
+            ("amount", minor(self.amount.minor())),
+            ("method", json!(self.method)),
+            ("city_code", json!(self.city_code)),
+            ("deadline_at", json!(deadline_at.map(canonical::time))),
+            ("terms", terms_fact(&self.terms)),
+        ];
+        // A fact that only some kinds have is left out of the others' events.
+        facts.extend(self.settles.map(|settles| ("settles", json!(settles))));
+        facts.extend(self.auto_confirm.then_some(("auto_confirm", json!(true))));
+        facts.extend(pickup_digest.map(|digest| ("pickup_digest", json!(digest))));
+        let mut event = event(EventKind::Created, Some(self.author), &facts);
         event.private = private;
         Ok(Change {
             request: Request {
@@ -98,6 +109,9 @@ impl NewRequest {
                 contact: self.contact,
                 note: self.note,
                 terms: self.terms,
+                settles: self.settles,
+                auto_confirm: self.auto_confirm,
+                pickup_hash: self.pickup_hash,
                 author_account: Some(account),
                 counterparty_account: None,
                 deadline_at,
@@ -118,5 +132,39 @@ impl NewRequest {
             event,
             plan: None,
         })
+    }
+
+    /// What only some kinds may have, and must.
+    fn check_kind(&self) -> Result<(), Refusal> {
+        let settlement = self.kind == RequestKind::Settlement;
+        debug_assert_eq!(
+            settlement,
+            self.settles.is_some(),
+            "only settlements settle"
+        );
+        if settlement {
+            if self.target.is_none() {
+                return Err(invalid(
+                    "target_broker_id",
+                    "names the other side of the debt",
+                ));
+            }
+            if self.counterpart_uid.is_some() {
+                return Err(invalid("counterpart_uid", "has no place in a settlement"));
+            }
+            if self.terms != Terms::NONE {
+                return Err(invalid("terms", "has no place in a settlement"));
+            }
+        }
+        if self.kind.is_order() {
+            if self.target.is_none() && self.city_code.is_none() {
+                return Err(invalid("city_code", "says where, in an order to all"));
+            }
+            let client = self.account.as_ref().map(|account| account.owner_kind);
+            if client != Some(OwnerKind::Partner) {
+                return Err(invalid("counterpart_uid", "names a client of your own"));
+            }
+        }
+        Ok(())
     }
 }

@@ -16,6 +16,8 @@ pub const MAX_CLAIMS: u32 = 20;
 pub const MAX_PROPOSALS: u32 = 20;
 /// A broker's acceptances of a request that its books refuse, before it may not try any more.
 pub const MAX_FAILED_ACCEPTS: u32 = 10;
+/// Wrong pickup codes before the author has to make a new one.
+pub const MAX_PICKUPS: u32 = 5;
 
 /// A request's past, as far as its transitions ask for it. It follows from the events.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -30,6 +32,8 @@ pub struct Past {
     pub(super) claims: u32,
     pub(super) proposals: BTreeMap<BrokerId, u32>,
     pub(super) failed_accepts: BTreeMap<BrokerId, u32>,
+    /// Wrong pickup codes since the code was made.
+    pub(super) pickups_refused: u32,
 }
 
 impl Past {
@@ -58,6 +62,8 @@ impl Past {
                 }
                 EventKind::ResendAgreed => past.withdrawn.extend(proof.take()),
                 EventKind::ReceivedClaimed => past.claims += 1,
+                EventKind::PickupRefused => past.pickups_refused += 1,
+                EventKind::PickupRenewed => past.pickups_refused = 0,
                 EventKind::Created
                 | EventKind::Accepted
                 | EventKind::Cancelled

@@ -4,11 +4,12 @@
 use chrono::{DateTime, Utc};
 use serde_json::{Value, json};
 
-use super::change::event;
+use super::change::{event, minor};
 use super::{Change, Request, RequestStatus};
 use crate::domain::canonical::Hash;
 use crate::domain::ids::BrokerId;
 use crate::domain::request_event::{self, EventKind};
+use crate::domain::settlement::Part;
 
 /// An entry that a saga has booked, as the completion records it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,9 +21,9 @@ pub struct Booked {
 
 impl Request {
     /// The confirm saga has done its work: both books' hashes go into the event, so that neither
-    /// broker can drop its side.
+    /// broker can drop its side; and of a settlement what it has settled.
     #[must_use]
-    pub fn completed(&self, booked: &[Booked], now: DateTime<Utc>) -> Change {
+    pub fn completed(&self, booked: &[Booked], settled: &[Part], now: DateTime<Utc>) -> Change {
         let entries: Vec<Value> = booked
             .iter()
             .map(|entry| {
@@ -33,10 +34,14 @@ impl Request {
                 })
             })
             .collect();
-        let facts = [
+        let mut facts = vec![
             ("saga", self.saga_fact()),
             ("entries", Value::Array(entries)),
         ];
+        if self.settles.is_some() {
+            let part = |part: &Part| json!({ "obligation": part.obligation, "amount": minor(part.amount) });
+            facts.push(("settled", settled.iter().map(part).collect()));
+        }
         let mut request = self.released_by_saga(RequestStatus::Completed, now);
         request.reservation_saga_id = None;
         request.closed_at = Some(now);

@@ -17,6 +17,7 @@ struct Stated {
     received_amount: Value,
     proof_digest: Value,
     proposal: Option<Proposal>,
+    pickup: Value,
     /// `None` where the event that gave it doesn't name it.
     saga: Option<Value>,
     reservation: Value,
@@ -40,6 +41,7 @@ impl Request {
         let mut stated = Stated {
             status: Some(RequestStatus::Pending),
             target: fact(created, "target"),
+            pickup: fact(created, "pickup_digest"),
             saga: Some(Value::Null),
             ..Stated::default()
         };
@@ -70,6 +72,7 @@ impl Request {
                 stated.reservation == id(self.reservation_saga_id),
             ),
             ("proposal", stated.proposal == self.proposal),
+            ("pickup_hash", stated.pickup == json!(self.pickup_digest())),
             ("version", events.len() == self.version as usize),
             ("updated_at", last.is_some_and(|at| at == self.updated_at)),
             ("accepted_at", stated.accepted_at == self.accepted_at),
@@ -97,6 +100,11 @@ impl Request {
             ("city_code", text("city_code") == json!(self.city_code)),
             ("deadline_at", text("deadline_at") == deadline),
             ("terms", text("terms") == terms_fact(&self.terms)),
+            ("settles", text("settles") == json!(self.settles)),
+            (
+                "auto_confirm",
+                text("auto_confirm") == json!(self.auto_confirm.then_some(true)),
+            ),
             ("created_at", created.at == self.created_at),
         ];
         let mut found: Vec<_> = differing(&same).collect();
@@ -126,7 +134,7 @@ impl Stated {
         // It lapses with whatever happens next.
         self.proposal = None;
         match event.kind {
-            EventKind::Created => {}
+            EventKind::Created | EventKind::PickupRefused => {}
             EventKind::Accepting => {
                 self.status = Some(RequestStatus::Accepting);
                 self.target = fact(event, "broker");
@@ -163,7 +171,10 @@ impl Stated {
                 self.status = Some(RequestStatus::Sent);
                 self.sent_at = Some(event.at);
                 self.proof_digest = fact(event, "proof_digest");
+                // An order may be confirmed by being executed.
+                self.saga = Some(fact(event, "saga"));
             }
+            EventKind::PickupRenewed => self.pickup = fact(event, "pickup_digest"),
             EventKind::ReceivedClaimed => self.received_amount = fact(event, "received_amount"),
             EventKind::Confirmed => {
                 let received = fact(event, "received_amount");

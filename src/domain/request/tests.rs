@@ -67,6 +67,9 @@ pub fn new_request(kind: RequestKind, target: Option<BrokerId>) -> NewRequest {
             obligation: ObligationTerm::AuthorOwes,
             commission: None,
         },
+        settles: None,
+        auto_confirm: false,
+        pickup_hash: None,
         account: None,
         deadline_at: Some(deadline()),
     }
@@ -129,21 +132,20 @@ fn in_state(kind: RequestKind, state: &str) -> Request {
         "pending" => pending,
         "accepting" => {
             let floored = account(sender_of(&pending), OwnerKind::Partner);
-            match kind {
-                RequestKind::Receive => accept(Some(floored)),
-                RequestKind::Send => {
-                    let new = NewRequest {
-                        account: Some(floored),
-                        ..new_request(kind, Some(TARGET))
-                    };
-                    applied(created(new).accept(acceptance(TARGET, None), &usd(), now)).request
-                }
+            if kind == RequestKind::Receive {
+                accept(Some(floored))
+            } else {
+                let new = NewRequest {
+                    account: Some(floored),
+                    ..new_request(kind, Some(TARGET))
+                };
+                applied(created(new).accept(acceptance(TARGET, None), &usd(), now)).request
             }
         }
         "accepted" => accept(None),
         "sent" => sent(),
         "settling" => confirmed(),
-        "completed" => confirmed().completed(&[], now).request,
+        "completed" => confirmed().completed(&[], &[], now).request,
         "rejected" => applied(pending.reject(TARGET, None, now)).request,
         "cancelled" => applied(pending.cancel(AUTHOR, RELEASE_SAGA, now)).request,
         "expired" => applied(pending.expire(RELEASE_SAGA, deadline())).request,

@@ -57,22 +57,17 @@ impl Request {
             });
         }
         let account = own_account(acceptance.account, by, currency)?;
-        if !self.may_land_on(&account) {
-            return Err(invalid(
-                "account_id",
-                "is the account of the client whom the request names",
-            ));
-        }
+        self.check_landing(&account)?;
         let mut request = self.changed(now);
         request.target = Some(by);
         request.counterparty_account = Some(account);
-        let sends_from = request.account_of(request.sender()).cloned();
+        let promises = request.promises();
         let facts = [
             ("broker", json!(by.to_string())),
             ("terms", terms_fact(&self.terms)),
         ];
-        if let Some(account) = sends_from.filter(AccountRef::has_floor) {
-            let plan = plan::accept(self.id, acceptance.saga_id, account, request.debit_amount());
+        if !promises.is_empty() {
+            let plan = plan::accept(self.id, acceptance.saga_id, promises);
             request.status = RequestStatus::Accepting;
             request.saga_id = Some(acceptance.saga_id);
             let event = event(EventKind::Accepting, Some(by), &facts);
@@ -106,11 +101,23 @@ impl Request {
     }
 
     /// Where the author names a client of the other side, that client's account and no other is
-    /// credited or debited there.
-    fn may_land_on(&self, account: &AccountRef) -> bool {
-        self.counterpart_uid
-            .as_ref()
-            .is_none_or(|uid| account.owner_kind == OwnerKind::Partner && account.owner_ref == *uid)
+    /// credited or debited there; an order is executed by a cashier.
+    fn check_landing(&self, account: &AccountRef) -> Result<(), Refusal> {
+        if self.kind.is_order() {
+            if account.owner_kind != OwnerKind::Cashier {
+                return Err(invalid("account_id", "is an account of a cashier of yours"));
+            }
+            return Ok(());
+        }
+        let named =
+            |uid: &String| account.owner_kind == OwnerKind::Partner && account.owner_ref == *uid;
+        if !self.counterpart_uid.as_ref().is_none_or(named) {
+            return Err(invalid(
+                "account_id",
+                "is the account of the client whom the request names",
+            ));
+        }
+        Ok(())
     }
 
     /// The target declines a direct request.
@@ -256,12 +263,26 @@ impl Request {
         }
     }
 
-    /// The sender has sent, with proof.
+    /// The sender has sent, with proof. An order is executed: see [`Self::execute`].
     ///
     /// # Errors
     /// See [`Refusal`]; other proofs than those that were recorded are refused, not merged, and so
     /// are those that both sides have taken back, for they are a late repeat.
     pub fn mark_sent(
+        &self,
+        by: BrokerId,
+        proofs: &[Proof],
+        confirm_within: Duration,
+        now: DateTime<Utc>,
+    ) -> Result<Decision, Refusal> {
+        if self.kind.is_order() {
+            return Err(invalid("id", "is an order's, which is executed"));
+        }
+        self.prove(by, proofs, confirm_within, now)
+    }
+
+    /// Records that the sender has done its part, and the proof of it.
+    pub(super) fn prove(
         &self,
         by: BrokerId,
         proofs: &[Proof],
@@ -495,11 +516,11 @@ impl Request {
         let mut request = self.changed(now);
         request.status = status;
         request.closed_at = Some(now);
+        let books = request.promises().into_iter();
+        let books = books.map(|(account, _)| account.broker).collect();
         let reserved = request.reservation_saga_id.take();
-        let book = request.broker_of(request.sender());
-        let plan = reserved
-            .zip(book)
-            .map(|(reserved_by, book)| plan::release(self.id, release_saga, book, reserved_by));
+        let plan =
+            reserved.map(|reserved_by| plan::release(self.id, release_saga, books, reserved_by));
         apply(request, event(kind, by, &[]), plan)
     }
 
@@ -523,7 +544,7 @@ impl Request {
     }
 
     /// A copy with the next version. A proposal lapses with whatever happens next.
-    fn changed(&self, now: DateTime<Utc>) -> Request {
+    pub(super) fn changed(&self, now: DateTime<Utc>) -> Request {
         Request {
             version: self.version + 1,
             updated_at: now,
@@ -536,7 +557,7 @@ impl Request {
         self.party(by).ok_or(Refusal::NotFound)
     }
 
-    fn no_saga(&self) -> Result<(), Refusal> {
+    pub(super) fn no_saga(&self) -> Result<(), Refusal> {
         match self.saga_id {
             Some(_) => Err(Refusal::InSaga {
                 status: self.status,
@@ -557,7 +578,7 @@ impl Request {
         self.sent_at.is_none() && self.deadline_at.is_some_and(|deadline| deadline <= now)
     }
 
-    fn wrong_status(&self) -> Refusal {
+    pub(super) fn wrong_status(&self) -> Refusal {
         match self.saga_id {
             Some(_) => Refusal::InSaga {
                 status: self.status,

@@ -1,6 +1,6 @@
 //! A request's terms in words, as both sides read them before the acceptance fixes them.
 
-use super::Request;
+use super::{Request, RequestKind};
 use crate::domain::ids::BrokerId;
 use crate::domain::money::format_minor;
 use crate::domain::terms::Party;
@@ -22,6 +22,12 @@ impl Request {
         let sender = self.sender();
         let mut words = Vec::new();
         words.push(match self.terms.obligation_on(amount) {
+            _ if self.settles.is_some() => format!(
+                "When this completes, what {} owes {} falls by {}.",
+                self.name(sender),
+                self.name(sender.other()),
+                money(amount.minor())
+            ),
             Some((debtor, owed)) => format!(
                 "When this completes, {} owes {} {}.",
                 self.name(debtor),
@@ -30,12 +36,22 @@ impl Request {
             ),
             None => "When this completes, nobody owes anybody.".to_owned(),
         });
-        words.push(format!(
-            "The book of {} is debited {}, the book of {} is credited it.",
+        let (from, to, sum) = (
             self.name(sender),
+            self.name(sender.other()),
             money(amount.minor()),
-            self.name(sender.other())
-        ));
+        );
+        words.push(match self.kind {
+            RequestKind::Send | RequestKind::Receive | RequestKind::Settlement => {
+                format!("The book of {from} is debited {sum}, the book of {to} is credited it.")
+            }
+            RequestKind::Collect => format!(
+                "The client's account in the book of {to} is credited {sum}, the cashier's in the book of {from} is credited it."
+            ),
+            RequestKind::Payout => format!(
+                "The client's account in the book of {to} is debited {sum}, the cashier's in the book of {from} is debited it."
+            ),
+        });
         if let Some(commission) = self.terms.commission {
             let fee = commission.on(amount);
             let how = match self.terms.obligation.debtor() {

@@ -7,29 +7,29 @@ use serde_json::Value;
 use crate::domain::access::BrokerSeat;
 use crate::domain::account::AccountRef;
 use crate::domain::canonical::Hash;
-use crate::domain::ids::{AccountId, BrokerId, RequestId};
+use crate::domain::ids::{AccountId, BrokerId, ObligationId, RequestId};
 use crate::domain::money::format_minor;
-use crate::domain::request::{Request, RequestKind, RequestStatus};
+use crate::domain::request::{Proposal, Request, RequestKind, RequestStatus};
 use crate::domain::request_event::Event;
 use crate::domain::terms::{CommissionSize, ObligationTerm, Party};
 use crate::http::problem::Problem;
 use crate::http::state::AppState;
 
 #[derive(Deserialize, Serialize, utoipa::ToSchema)]
-pub(super) struct CommissionBody {
+pub(in crate::http) struct CommissionBody {
     /// `author`, `counterparty`
     #[schema(value_type = String)]
-    pub(super) payer: Party,
+    pub(in crate::http) payer: Party,
     /// Decimal string in major units; or `basis_points`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) amount: Option<String>,
+    pub(in crate::http) amount: Option<String>,
     /// Hundredths of a percent, 1 to 9999; rounded half up to the minor unit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) basis_points: Option<u32>,
+    pub(in crate::http) basis_points: Option<u32>,
 }
 
 #[derive(Serialize, utoipa::ToSchema)]
-pub(super) struct RequestView {
+pub(in crate::http) struct RequestView {
     #[schema(value_type = String, example = "NR-0a5bb4c3d2e1")]
     id: RequestId,
     author_broker_id: BrokerId,
@@ -62,6 +62,9 @@ pub(super) struct RequestView {
     /// The caller's own account; the other side's is not shown.
     #[schema(value_type = Option<String>, required)]
     account_id: Option<AccountId>,
+    /// Of a settlement: what it repays.
+    #[schema(required)]
+    settles: Option<SettlesView>,
     #[schema(required)]
     deadline_at: Option<DateTime<Utc>>,
     #[schema(required)]
@@ -83,7 +86,17 @@ pub(super) struct RequestView {
 }
 
 #[derive(Serialize, utoipa::ToSchema)]
-struct TermsView {
+#[expect(clippy::struct_field_names, reason = "the names on the wire")]
+struct SettlesView {
+    debtor_broker_id: BrokerId,
+    creditor_broker_id: BrokerId,
+    /// The one obligation that it repays; null: the oldest first.
+    #[schema(value_type = Option<String>, required)]
+    obligation_id: Option<ObligationId>,
+}
+
+#[derive(Serialize, utoipa::ToSchema)]
+pub(in crate::http) struct TermsView {
     #[schema(value_type = String)]
     obligation: ObligationTerm,
     #[schema(required)]
@@ -93,14 +106,14 @@ struct TermsView {
 }
 
 #[derive(Serialize, utoipa::ToSchema)]
-struct ProposalView {
+pub(in crate::http) struct ProposalView {
     /// `cancel`, `resend`
     kind: String,
     by_broker_id: BrokerId,
 }
 
 #[derive(Serialize, utoipa::ToSchema)]
-pub(super) struct EventView {
+pub(in crate::http) struct EventView {
     seq: u32,
     kind: String,
     #[schema(required)]
@@ -120,8 +133,41 @@ pub(super) struct EventView {
     event_hash: Hash,
 }
 
+impl TermsView {
+    pub(in crate::http) fn of(request: &Request, exponent: u8) -> Self {
+        let commission = request.terms.commission.map(|commission| {
+            let (amount, basis_points) = match commission.size {
+                CommissionSize::Amount(amount) => {
+                    let minor = i128::from(amount.minor());
+                    (Some(format_minor(minor, exponent)), None)
+                }
+                CommissionSize::BasisPoints(points) => (None, Some(points)),
+            };
+            CommissionBody {
+                payer: commission.payer,
+                amount,
+                basis_points,
+            }
+        });
+        Self {
+            obligation: request.terms.obligation,
+            commission,
+            words: request.terms_in_words(exponent),
+        }
+    }
+}
+
+impl From<Proposal> for ProposalView {
+    fn from(proposal: Proposal) -> Self {
+        Self {
+            kind: proposal.kind.to_string(),
+            by_broker_id: proposal.by,
+        }
+    }
+}
+
 /// A request as a broker may see it.
-pub(super) async fn view(
+pub(in crate::http) async fn view(
     state: &AppState,
     seat: BrokerSeat,
     request: Request,
@@ -142,21 +188,14 @@ pub(super) async fn view(
         currency_code: request.currency.to_string(),
         amount: money(request.amount.minor()),
         received_amount: request.received_amount.map(|amount| money(amount.minor())),
-        terms: TermsView {
-            obligation: request.terms.obligation,
-            commission: request.terms.commission.map(|commission| {
-                let (amount, basis_points) = match commission.size {
-                    CommissionSize::Amount(amount) => (Some(money(amount.minor())), None),
-                    CommissionSize::BasisPoints(points) => (None, Some(points)),
-                };
-                CommissionBody {
-                    payer: commission.payer,
-                    amount,
-                    basis_points,
-                }
-            }),
-            words: request.terms_in_words(exponent),
-        },
+        terms: TermsView::of(&request, exponent),
+        settles: request.settles.and_then(|settles| {
+            Some(SettlesView {
+                debtor_broker_id: request.broker_of(settles.debtor)?,
+                creditor_broker_id: request.broker_of(settles.debtor.other())?,
+                obligation_id: settles.obligation,
+            })
+        }),
         account_id: party
             .and_then(|party| request.account_of(party))
             .map(AccountRef::id),
@@ -167,10 +206,7 @@ pub(super) async fn view(
         note: request.note.filter(|_| shown),
         deadline_at: request.deadline_at,
         confirm_by: request.confirm_by,
-        proposal: request.proposal.map(|proposal| ProposalView {
-            kind: proposal.kind.to_string(),
-            by_broker_id: proposal.by,
-        }),
+        proposal: request.proposal.map(ProposalView::from),
         saga_id: request.saga_id,
         created_at: request.created_at,
         accepted_at: request.accepted_at,
@@ -181,7 +217,10 @@ pub(super) async fn view(
 }
 
 /// An event as a party of the request may see it.
-pub(super) fn event_view(seat: BrokerSeat, (event, event_hash): (Event, Hash)) -> EventView {
+pub(in crate::http) fn event_view(
+    seat: BrokerSeat,
+    (event, event_hash): (Event, Hash),
+) -> EventView {
     let private = event.private_for(seat.broker_id).cloned();
     EventView {
         seq: event.seq,

@@ -29,3 +29,15 @@ pub fn random_token(prefix: &str) -> Result<SecretString, NoRandomness> {
     let bytes = random_bytes::<32>()?;
     Ok(format!("{prefix}{}", URL_SAFE_NO_PAD.encode(bytes)).into())
 }
+
+/// Digits of a code that a person reads out.
+pub const CODE_DIGITS: usize = 8;
+
+/// A code of [`CODE_DIGITS`] digits, for what a person reads out; only where tries are limited.
+///
+/// # Errors
+/// [`NoRandomness`].
+pub fn random_code() -> Result<SecretString, NoRandomness> {
+    let bits = u64::from_le_bytes(random_bytes::<8>()?);
+    Ok(format!("{:0CODE_DIGITS$}", bits % 10_u64.pow(8)).into())
+}

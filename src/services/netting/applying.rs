@@ -164,7 +164,7 @@ async fn check_root(tx: &mut MasterTx, round: &Round) -> Result<u64, StoreError>
         after = Some(last.id);
         for line in &page {
             let leaf = certificate::leaf(line);
-            tree.push(leaf.map_err(|error| corrupt(error))?);
+            tree.push(leaf.map_err(corrupt)?);
             reduced += u64::from(line.reduction > 0);
         }
     }

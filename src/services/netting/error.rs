@@ -25,13 +25,13 @@ pub enum NettingError {
     #[error(
         "there is nothing to net: broker {one} owes broker {other} {}, broker {other} owes broker \
          {one} {}, as far as nothing has reserved it",
-        written(*.owes, currency), written(*.owed, currency)
+        written(.free[0], currency), written(.free[1], currency)
     )]
     NothingBetween {
         one: BrokerId,
         other: BrokerId,
-        owes: u128,
-        owed: u128,
+        /// What one owes the other, and what that owes it.
+        free: [u128; 2],
         currency: Currency,
     },
     /// No debts go round. Minor units.

@@ -157,19 +157,19 @@ impl NettingService {
     }
 
     async fn both_owe(&self, proposal: &Proposal, currency: &Currency) -> Result<(), NettingError> {
-        let [owes, owed] = self.free(proposal).await?;
-        if owes > 0 && owed > 0 {
+        let [there, back] = self.free(proposal).await?;
+        if there > 0 && back > 0 {
             return Ok(());
         }
-        Err(nothing_between(proposal, currency, owes, owed))
+        Err(nothing_between(proposal, currency, [there, back]))
     }
 
     /// What is free of what the proposer owes the counterparty, and of what that owes it.
     async fn free(&self, proposal: &Proposal) -> Result<[u128; 2], StoreError> {
-        let (owes, owed) = debts(proposal);
+        let [there, back] = debts(proposal);
         Ok([
-            proposals::free(&self.master, &owes).await?,
-            proposals::free(&self.master, &owed).await?,
+            proposals::free(&self.master, &there).await?,
+            proposals::free(&self.master, &back).await?,
         ])
     }
 
@@ -182,8 +182,8 @@ impl NettingService {
         if proposal.status != ProposalStatus::Proposed {
             return Ok(None);
         }
-        let [owes, owed] = self.free(proposal).await?;
-        Ok(Some(u64::try_from(owes.min(owed)).unwrap_or(u64::MAX)))
+        let [there, back] = self.free(proposal).await?;
+        Ok(Some(u64::try_from(there.min(back)).unwrap_or(u64::MAX)))
     }
 
     /// A proposal, for its parties; for everybody else there is none.
@@ -275,12 +275,9 @@ impl NettingService {
         proposal: &Proposal,
         now: DateTime<Utc>,
     ) -> Result<u64, NettingError> {
-        let (owes, owed) = debts(proposal);
-        let (first, second) = if owes.debtor < owed.debtor {
-            (owes, owed)
-        } else {
-            (owed, owes)
-        };
+        let mut both_ways = debts(proposal);
+        both_ways.sort_unstable_by_key(|debts| debts.debtor);
+        let [first, second] = both_ways;
         let mut first = settlements::lock_open(tx, &first, None).await?;
         let mut second = settlements::lock_open(tx, &second, None).await?;
         failpoint::at("netting.net.locked");
@@ -290,8 +287,8 @@ impl NettingService {
         let amount = both.min(proposal.most.unwrap_or(u64::MAX));
         if amount == 0 {
             let currency = self.currency(proposal.currency.as_str()).await?;
-            let [owes, owed] = self.free(proposal).await?;
-            return Err(nothing_between(proposal, &currency, owes, owed));
+            let [there, back] = self.free(proposal).await?;
+            return Err(nothing_between(proposal, &currency, [there, back]));
         }
         let take = |open: &[Open]| allocate(open, amount).unwrap_or_default();
         let parts = [take(&first), take(&second)].concat();
@@ -333,27 +330,21 @@ impl NettingService {
 }
 
 /// What the proposer owes the counterparty, and what that owes it.
-fn debts(proposal: &Proposal) -> (Debts, Debts) {
+fn debts(proposal: &Proposal) -> [Debts; 2] {
     let debts = |debtor, creditor| Debts {
         debtor,
         creditor,
         currency: proposal.currency.clone(),
     };
     let (one, other) = (proposal.proposer, proposal.counterparty);
-    (debts(one, other), debts(other, one))
+    [debts(one, other), debts(other, one)]
 }
 
-fn nothing_between(
-    proposal: &Proposal,
-    currency: &Currency,
-    owes: u128,
-    owed: u128,
-) -> NettingError {
+fn nothing_between(proposal: &Proposal, currency: &Currency, free: [u128; 2]) -> NettingError {
     NettingError::NothingBetween {
         one: proposal.proposer,
         other: proposal.counterparty,
-        owes,
-        owed,
+        free,
         currency: currency.clone(),
     }
 }

@@ -34,7 +34,7 @@ pub(super) async fn solve(claims: Vec<Claim>) -> Result<Solved, NettingError> {
         Ok::<_, std::io::Error>(Solved { clearing, sums })
     });
     match work.await {
-        Ok(solved) => Ok(solved.map_err(|error| corrupt(error))?),
+        Ok(solved) => Ok(solved.map_err(corrupt)?),
         Err(_) => Err(NettingError::Lost),
     }
 }

@@ -1,19 +1,22 @@
 //! Creating a request: once per intention, however often it is asked for.
 
 use chrono::{DateTime, Utc};
+use secrecy::SecretString;
 
 use super::{Actor, Answer, FieldError, NetworkError, NetworkService, RACES};
-use crate::domain::ids::{AccountId, BrokerId, RequestId, is_partner_uid};
-use crate::domain::money::{Amount, Currency, CurrencyCode};
+use crate::domain::account::{AccountRef, OwnerKind};
+use crate::domain::ids::{AccountId, BrokerId, ObligationId, RequestId, is_partner_uid};
+use crate::domain::money::{Amount, Currency, CurrencyCode, format_minor};
 use crate::domain::pause::{Hindrance, Standing};
-use crate::domain::request::{Change, NewRequest, Request, RequestKind};
+use crate::domain::request::{Change, NewRequest, Request, RequestKind, Settles};
 use crate::domain::terms::{Commission, CommissionSize, ObligationTerm, Party, Terms};
 use crate::domain::text::{self, TextError};
 use crate::services::announce;
 use crate::stores::StoreError;
 use crate::stores::master::idempotency::{self, Intention, Known};
+use crate::stores::master::settlements::{self, Debts};
 use crate::stores::master::standing::{self, GateVersion};
-use crate::stores::master::{self, feed, requests};
+use crate::stores::master::{self, feed, obligations, requests};
 
 /// What an author asks for, as it came in: amounts are decimal strings in major units.
 #[derive(Clone, Debug)]
@@ -33,6 +36,19 @@ pub struct CreateRequest {
     /// The author's own account.
     pub account_id: Option<AccountId>,
     pub deadline_at: Option<DateTime<Utc>>,
+    /// Of a settlement: the one obligation that it repays.
+    pub obligation_id: Option<ObligationId>,
+    /// Of a settlement: the side that owes; the author where it says nothing and names no obligation.
+    pub debtor: Option<Party>,
+    /// Of an order: it is confirmed by being executed.
+    pub auto_confirm: bool,
+}
+
+/// An order that was asked for, with the code of a payout where it was created now.
+#[derive(Debug)]
+pub struct CreatedOrder {
+    pub answer: Answer,
+    pub pickup_code: Option<SecretString>,
 }
 
 /// A commission as it came in: one of the two sizes.
@@ -47,7 +63,7 @@ pub struct CommissionInput {
 const IDS: u32 = 8;
 
 const MAX_METHOD: usize = 32;
-const MAX_CITY: usize = 16;
+pub(super) const MAX_CITY: usize = 16;
 const MAX_CONTACT: usize = 500;
 const MAX_NOTE: usize = 1_000;
 
@@ -62,8 +78,45 @@ impl NetworkService {
         intention: Intention,
         input: CreateRequest,
     ) -> Result<Answer, NetworkError> {
+        Ok(self.create(actor, &intention, &input, None).await?.0)
+    }
+
+    /// Creates an order. The same intention again gives the order that it created, without its code,
+    /// which is shown once: its author may make a new one.
+    ///
+    /// # Errors
+    /// See [`NetworkError`]: a field that is wrong is named.
+    pub async fn create_order(
+        &self,
+        actor: &Actor,
+        intention: Intention,
+        input: CreateRequest,
+    ) -> Result<CreatedOrder, NetworkError> {
+        let (pickup_code, hash) = match input.kind {
+            RequestKind::Payout if self.known(&intention).await?.is_none() => {
+                let (code, hash) = self.new_code().await?;
+                (Some(code), Some(hash))
+            }
+            _ => (None, None),
+        };
+        let (answer, created) = self.create(actor, &intention, &input, hash).await?;
+        Ok(CreatedOrder {
+            answer,
+            pickup_code: pickup_code.filter(|_| created),
+        })
+    }
+
+    /// Gives also whether it was created now.
+    async fn create(
+        &self,
+        actor: &Actor,
+        intention: &Intention,
+        input: &CreateRequest,
+        pickup_hash: Option<String>,
+    ) -> Result<(Answer, bool), NetworkError> {
         for _ in 0..RACES {
-            match self.create_once(actor, &intention, &input).await {
+            let hash = pickup_hash.clone();
+            match Box::pin(self.create_once(actor, intention, input, hash)).await {
                 Err(NetworkError::GateTurned) => {}
                 other => return other,
             }
@@ -76,9 +129,10 @@ impl NetworkService {
         actor: &Actor,
         intention: &Intention,
         input: &CreateRequest,
-    ) -> Result<Answer, NetworkError> {
+        pickup_hash: Option<String>,
+    ) -> Result<(Answer, bool), NetworkError> {
         if let Some(known) = self.known(intention).await? {
-            return Ok(known);
+            return Ok((known, false));
         }
         let parties = [Some(actor.broker), input.target_broker_id];
         let currency: Option<CurrencyCode> = input.currency_code.parse().ok();
@@ -88,22 +142,24 @@ impl NetworkService {
         let new = self
             .check(actor, intention, &standing, input.clone())
             .await?;
+        let new = NewRequest { pickup_hash, ..new };
         for attempt in 0..IDS {
-            let id = RequestId::derive(&[&intention.client, &intention.key, &attempt.to_string()]);
+            let id = id_of(input.kind, intention, &attempt.to_string());
             let now = self.0.systems.clock.now();
             let change = NewRequest { id, ..new.clone() }.create(now)?;
             match self.insert(actor, intention, change, gate, now).await? {
                 Inserted::Created(request) => {
-                    return Ok(Answer {
+                    let answer = Answer {
                         request: *request,
                         running: None,
-                    });
+                    };
+                    return Ok((answer, true));
                 }
                 Inserted::GateTurned => return Err(NetworkError::GateTurned),
                 Inserted::Duplicate => {
                     // The key, by somebody at the same moment; or the id, by another intention.
                     if let Some(known) = self.known(intention).await? {
-                        return Ok(known);
+                        return Ok((known, false));
                     }
                 }
             }
@@ -167,22 +223,31 @@ impl NetworkService {
         if let Some(target) = input.target_broker_id {
             check_target(actor, target, standing)?;
         }
+        let settles = if input.kind == RequestKind::Settlement {
+            Some(self.settles(actor, &input, &currency, amount).await?)
+        } else {
+            let of = "a settlement";
+            not_given("obligation_id", input.obligation_id.is_some(), of)?;
+            not_given("debtor", input.debtor.is_some(), of)?;
+            None
+        };
         let scenario = Request::scenario(input.kind, input.counterpart_uid.is_some());
+        let default = scenario.map_or(ObligationTerm::None, |scenario| {
+            self.0.rules.default_terms.of(scenario)
+        });
+        let commission = input.commission.as_ref();
         let terms = Terms {
-            obligation: input
-                .obligation
-                .unwrap_or_else(|| self.0.rules.default_terms.of(scenario)),
-            commission: input
-                .commission
-                .map(|commission| commission_of(&commission, &currency))
+            obligation: input.obligation.unwrap_or(default),
+            commission: commission
+                .map(|commission| commission_of(commission, &currency))
                 .transpose()?,
         };
-        let account = match input.account_id {
-            Some(id) => Some(self.own_account(actor.broker, id).await?),
-            None => None,
-        };
+        let account = self.author_account(actor, &input, &currency).await?;
         Ok(NewRequest {
-            id: RequestId::derive(&[&intention.client, &intention.key]),
+            id: id_of(input.kind, intention, ""),
+            settles,
+            auto_confirm: input.auto_confirm,
+            pickup_hash: None,
             author: actor.broker,
             target: input.target_broker_id,
             kind: input.kind,
@@ -196,6 +261,101 @@ impl NetworkService {
             terms,
             account,
             deadline_at: input.deadline_at,
+        })
+    }
+
+    /// What a settlement repays. That much must be owed and free now; whether it still is decides
+    /// the acceptance.
+    async fn settles(
+        &self,
+        actor: &Actor,
+        input: &CreateRequest,
+        currency: &Currency,
+        amount: Amount,
+    ) -> Result<Settles, NetworkError> {
+        let target = input.target_broker_id.ok_or_else(|| {
+            FieldError::new("target_broker_id", "names the other side of the debt")
+        })?;
+        let party_of = |broker| {
+            if broker == actor.broker {
+                Party::Author
+            } else {
+                Party::Counterparty
+            }
+        };
+        let debtor = match input.obligation_id {
+            None => input.debtor.unwrap_or(Party::Author),
+            Some(id) => {
+                let unknown = "is an obligation between you and the target, in this currency";
+                let found = obligations::get(self.master(), id).await?;
+                let found = found
+                    .filter(|one| {
+                        let sides = [one.debtor, one.creditor];
+                        sides.contains(&actor.broker) && sides.contains(&target)
+                    })
+                    .filter(|one| one.currency == currency.code.as_str())
+                    .ok_or_else(|| FieldError::new("obligation_id", unknown))?;
+                let debtor = party_of(found.debtor);
+                if input.debtor.is_some_and(|stated| stated != debtor) {
+                    return Err(FieldError::new("debtor", "is the obligation's debtor").into());
+                }
+                debtor
+            }
+        };
+        let (debtor_id, creditor_id) = match debtor {
+            Party::Author => (actor.broker, target),
+            Party::Counterparty => (target, actor.broker),
+        };
+        let debts = Debts {
+            debtor: debtor_id,
+            creditor: creditor_id,
+            currency: currency.code.clone(),
+        };
+        let free = settlements::free(self.master(), &debts, input.obligation_id).await?;
+        if free < amount.minor() {
+            let free = format_minor(i128::from(free), currency.exponent);
+            let code = &currency.code;
+            let rule = format!(
+                "is at most what broker {debtor_id} owes broker {creditor_id} and no other settlement has reserved: {free} {code}"
+            );
+            return Err(FieldError::new("amount", rule).into());
+        }
+        Ok(Settles {
+            debtor,
+            obligation: input.obligation_id,
+        })
+    }
+
+    /// The author's account: of an order its client's, whom it names by uid.
+    async fn author_account(
+        &self,
+        actor: &Actor,
+        input: &CreateRequest,
+        currency: &Currency,
+    ) -> Result<Option<AccountRef>, NetworkError> {
+        if !input.kind.is_order() {
+            return match input.account_id {
+                Some(id) => Ok(Some(self.own_account(actor.broker, id).await?)),
+                None => Ok(None),
+            };
+        }
+        let uid = input.counterpart_uid.clone();
+        let owner_ref =
+            uid.ok_or_else(|| FieldError::new("counterpart_uid", "names a client of your own"))?;
+        let account = AccountRef {
+            broker: actor.broker,
+            owner_kind: OwnerKind::Partner,
+            owner_ref,
+            currency: currency.code.clone(),
+        };
+        let found = self.own_account(actor.broker, account.id()).await;
+        found.map(Some).map_err(|error| match error {
+            NetworkError::Field(_) => {
+                let code = &currency.code;
+                let rule = format!("names a client of yours with an open account in {code}");
+                FieldError::new("counterpart_uid", rule).into()
+            }
+            other => other,
         })
     }
 
@@ -235,6 +395,23 @@ impl NetworkService {
             Err(error) => Err(error.into()),
         }
     }
+}
+
+/// The id of the request or order that an intention stands for.
+fn id_of(kind: RequestKind, intention: &Intention, attempt: &str) -> RequestId {
+    let parts = [intention.client.as_str(), &intention.key, attempt];
+    if kind.is_order() {
+        RequestId::derive_order(&parts)
+    } else {
+        RequestId::derive(&parts)
+    }
+}
+
+fn not_given(field: &'static str, given: bool, of: &str) -> Result<(), FieldError> {
+    if given {
+        return Err(FieldError::new(field, format!("has a place only in {of}")));
+    }
+    Ok(())
 }
 
 enum Inserted {

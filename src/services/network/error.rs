@@ -1,7 +1,10 @@
 use serde_json::Value;
 
+use crate::domain::ids::BrokerId;
+use crate::domain::money::Currency;
 use crate::domain::pause::Hindrance;
 use crate::domain::request::{Refusal, RequestStatus};
+use crate::services::auth::password::HashError;
 use crate::stores::StoreError;
 
 /// A field of the input and what is allowed there.
@@ -21,6 +24,25 @@ impl FieldError {
     }
 }
 
+/// There is too little of what an acceptance takes. Amounts are minor units.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Shortage {
+    /// Other settlements have reserved it, or less is owed by now.
+    #[error("of what broker {debtor} owes broker {creditor} too little is left to settle")]
+    Debts {
+        debtor: BrokerId,
+        creditor: BrokerId,
+        available: u64,
+    },
+    #[error("broker {creditor} lets broker {debtor} owe no more than its credit line has room for")]
+    Credit {
+        debtor: BrokerId,
+        creditor: BrokerId,
+        limit: u64,
+        free: u64,
+    },
+}
+
 /// Why an operation on a request came to nothing. Nothing is half done.
 #[derive(Debug, thiserror::Error)]
 pub enum NetworkError {
@@ -34,6 +56,18 @@ pub enum NetworkError {
         status: RequestStatus,
         reason: Value,
     },
+    #[error("{shortage}")]
+    Short {
+        shortage: Shortage,
+        /// What the amounts are in.
+        currency: Currency,
+    },
+    /// The code that the client showed is not the payout's.
+    #[error("it is not the code of this payout; {left} wrong ones are left")]
+    PickupRefused { left: u32 },
+    /// Too many codes are being made or compared at the same time.
+    #[error(transparent)]
+    Code(#[from] HashError),
     /// Nothing new starts: something is paused, or a broker is not active.
     #[error(transparent)]
     Hindered(#[from] Hindrance),

@@ -10,18 +10,21 @@ use chrono::{DateTime, Utc};
 use futures::{FutureExt, StreamExt, stream};
 use uuid::Uuid;
 
-use super::{Actor, NetworkError, NetworkService};
+use super::{Actor, NetworkError, NetworkService, Shortage};
+use crate::domain::ids::ObligationId;
 use crate::domain::plan::Plan;
 use crate::domain::proof::Proof;
 use crate::domain::request::{Change, Request};
+use crate::domain::settlement::Short;
 use crate::runtime::failpoint;
 use crate::services::announce;
 use crate::services::lanes::Lanes;
 use crate::services::saga::{SagaEngine, Systems};
 use crate::stores::StoreError;
 use crate::stores::master::requests::{self, Sealed};
+use crate::stores::master::settlements::{self, Debts};
 use crate::stores::master::standing::{self, GateVersion};
-use crate::stores::master::{self, MasterTx, feed, obligations, sagas, uploads};
+use crate::stores::master::{self, MasterTx, credit_lines, feed, obligations, sagas, uploads};
 
 /// Decisions in one commit.
 const GROUP: usize = 64;
@@ -38,6 +41,22 @@ pub(super) struct Recording {
     owner: Option<Uuid>,
     /// Of one that starts something new: the gate when it was found open.
     gate: Option<GateVersion>,
+    takes: Takes,
+}
+
+/// What an acceptance takes in the master beyond the request itself, and there may be too little
+/// of. It is recorded alone, so that one which goes too far takes no other with it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Takes {
+    Nothing,
+    /// As much of the debts as a settlement is to repay, oldest first, or of one obligation.
+    Debts {
+        debts: Debts,
+        only: Option<ObligationId>,
+        amount: u64,
+    },
+    /// Room under the credit line that bounds these debts.
+    Credit(Debts),
 }
 
 /// What became of a decision.
@@ -49,6 +68,8 @@ pub(super) enum Outcome {
     Changed,
     /// What may start had changed meanwhile, and nothing was recorded.
     GateTurned,
+    /// There is too little of what it takes, and nothing was recorded.
+    Short(Shortage),
 }
 
 pub(super) type Recorded = Result<Outcome, StoreError>;
@@ -61,7 +82,8 @@ impl NetworkService {
         &self,
         actor: &Actor,
         change: Change,
-        (owner, gate): (Option<Uuid>, Option<GateVersion>),
+        owner: Option<Uuid>,
+        (gate, takes): (Option<GateVersion>, Takes),
         now: DateTime<Utc>,
     ) -> Result<Outcome, NetworkError> {
         let plan = change.plan.clone();
@@ -75,6 +97,7 @@ impl NetworkService {
             plan,
             owner,
             gate,
+            takes,
         };
         let recorded = self.0.recordings.submit((), recording).await;
         Ok(recorded.map_err(|_| NetworkError::Lost)??)
@@ -93,6 +116,57 @@ pub(super) fn lanes(systems: &Systems, engine: &SagaEngine) -> Lanes<(), Recordi
     Lanes::new(GROUP, Arc::new(work)).passing(PASSED_AFTER, AT_ONCE)
 }
 
+impl Recording {
+    /// Takes what the acceptance needs; gives back what a settlement had that ends without a saga
+    /// of its own.
+    async fn take(
+        &self,
+        tx: &mut MasterTx,
+        now: DateTime<Utc>,
+    ) -> Result<Result<(), Shortage>, StoreError> {
+        let request = &self.sealed.request;
+        let subject = request.id.to_string();
+        match &self.takes {
+            Takes::Nothing => {
+                if request.settles.is_some() && request.closed_at.is_some() {
+                    settlements::release(tx, &subject, now).await?;
+                }
+                Ok(Ok(()))
+            }
+            Takes::Debts {
+                debts,
+                only,
+                amount,
+            } => {
+                let reserved = settlements::reserve(tx, &subject, debts, *only, *amount, now);
+                let short = |short: Short| Shortage::Debts {
+                    debtor: debts.debtor,
+                    creditor: debts.creditor,
+                    available: short.available,
+                };
+                Ok(reserved.await?.map_err(short))
+            }
+            Takes::Credit(debts) => {
+                let Some(limit) = credit_lines::lock(tx, debts).await? else {
+                    return Ok(Ok(()));
+                };
+                // What this request takes is in it: its row has been written.
+                let used = credit_lines::used(tx, debts).await?;
+                if used <= limit {
+                    return Ok(Ok(()));
+                }
+                let own = request.credit_hold().map_or(0, |owing| owing.amount);
+                Ok(Err(Shortage::Credit {
+                    debtor: debts.debtor,
+                    creditor: debts.creditor,
+                    limit,
+                    free: limit.saturating_sub(used - own),
+                }))
+            }
+        }
+    }
+}
+
 #[derive(Clone)]
 struct Recorder {
     systems: Systems,
@@ -101,10 +175,12 @@ struct Recorder {
 
 impl Recorder {
     /// All in one transaction; where that fails each in its own, so that one which is in the way
-    /// of others fails alone. A commit that was not acknowledged may have happened: the second
-    /// try finds then that the request has changed.
+    /// of others fails alone, as do all where one takes what there may be too little of. A commit
+    /// that was not acknowledged may have happened: the second try finds then that the request has
+    /// changed.
     async fn record(&self, group: Vec<Recording>) -> Vec<Recorded> {
-        if group.len() > 1 {
+        let together = group.iter().all(|one| one.takes == Takes::Nothing);
+        if group.len() > 1 && together {
             match self.write(&group).await {
                 Ok(recorded) => return recorded.into_iter().map(Ok).collect(),
                 Err(error) => tracing::debug!(%error, "decisions are recorded one by one"),
@@ -128,6 +204,12 @@ impl Recorder {
         if chosen.is_empty() {
             drop(tx.rollback().await);
             return Ok(outcomes(group, applied));
+        }
+        for recording in &chosen {
+            if let Err(shortage) = recording.take(&mut tx, now).await? {
+                drop(tx.rollback().await);
+                return Ok(vec![Outcome::Short(shortage)]);
+            }
         }
         let events: Vec<_> = chosen.iter().map(|one| &one.sealed.event).collect();
         requests::insert_events(&mut tx, &events).await?;

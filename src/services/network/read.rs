@@ -14,11 +14,11 @@ impl NetworkService {
     /// [`Refusal::NotFound`] for everybody else; the master's.
     pub async fn request(&self, broker: BrokerId, id: RequestId) -> Result<Request, NetworkError> {
         let request = self.load(id).await?;
-        if request.visible_to(broker) {
-            Ok(request)
-        } else {
-            Err(Refusal::NotFound.into())
+        if !request.visible_to(broker) {
+            return Err(Refusal::NotFound.into());
         }
+        self.serves_city(broker, &request).await?;
+        Ok(request)
     }
 
     /// A broker's requests and the open broadcasts of others, newest first.

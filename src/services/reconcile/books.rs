@@ -9,7 +9,6 @@ use super::{
     BETWEEN_LOOKS, BOOKS_AT_ONCE, Finding, InvariantReport, LOOKS, PAGE, Progress, REQUESTS_PAGE,
     Reconcile, ReconcileError,
 };
-use crate::domain::account::AccountRef;
 use crate::domain::book::Reservation;
 use crate::domain::chain::Verified;
 use crate::domain::ids::{AccountId, BrokerId};
@@ -127,16 +126,24 @@ impl Reconcile {
             if request.saga_id.is_some() {
                 continue;
             }
-            let sum: u64 = reserved.iter().map(|one| one.amount).sum();
-            let account = request.account_of(request.sender()).map(AccountRef::id);
-            let there = reserved.iter().all(|one| Some(one.account) == account);
-            if sum != request.debit_amount() || !there {
+            let mut reserved: Vec<(AccountId, u64)> = reserved
+                .iter()
+                .map(|one| (one.account, one.amount))
+                .collect();
+            let all = request.promises().into_iter();
+            let mut promised: Vec<(AccountId, u64)> = all
+                .filter(|(account, _)| account.broker == broker)
+                .map(|(account, amount)| (account.id(), amount))
+                .collect();
+            reserved.sort_unstable();
+            promised.sort_unstable();
+            if reserved != promised {
                 found.push(Finding::new(
                     subject(broker),
                     format!(
-                        "{id} promises {} on {}, and {sum} is reserved for it",
-                        request.debit_amount(),
-                        account.map_or_else(String::new, |id| id.to_string()),
+                        "{id} promises {}, and {} is reserved for it",
+                        in_words(&promised),
+                        in_words(&reserved)
                     ),
                 ));
             }
@@ -148,7 +155,7 @@ impl Reconcile {
         Ok(found)
     }
 
-    /// The requests whose completion will debit the broker and whose reservation stands.
+    /// The broker's requests whose reservations stand.
     async fn promising(&self, broker: BrokerId) -> Result<Vec<Request>, StoreError> {
         let master = &self.systems.master;
         let ids = audit::promising(master, broker).await?;
@@ -198,6 +205,18 @@ impl Reconcile {
             ));
         }
         Ok(())
+    }
+}
+
+fn in_words(amounts: &[(AccountId, u64)]) -> String {
+    let words: Vec<String> = amounts
+        .iter()
+        .map(|(account, amount)| format!("{amount} on {account}"))
+        .collect();
+    if words.is_empty() {
+        "nothing".to_owned()
+    } else {
+        words.join(" and ")
     }
 }
 

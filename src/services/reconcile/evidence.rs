@@ -20,6 +20,7 @@ use crate::stores::ledger::TransferRecord;
 use crate::stores::master::audit::{self, SagaOf};
 use crate::stores::master::obligations::{self, Obligation};
 use crate::stores::master::requests;
+use crate::stores::master::settlements::{self, Settlement};
 
 /// What one book has of the requests of a page.
 #[derive(Default)]
@@ -40,6 +41,8 @@ pub(super) struct Evidence {
     pub(super) sagas: BTreeMap<String, Vec<SagaOf>>,
     /// By saga.
     pub(super) obligations: BTreeMap<Uuid, Obligation>,
+    /// By subject.
+    pub(super) settlements: BTreeMap<String, Vec<Settlement>>,
     pub(super) transfers: BTreeMap<TransferId, TransferRecord>,
     /// Of a book that can't be read, why.
     pub(super) books: BTreeMap<BrokerId, Result<OfBook, String>>,
@@ -86,6 +89,10 @@ impl Reconcile {
             .collect();
         for obligation in obligations::of_sagas(master, &confirms).await? {
             all.obligations.insert(obligation.saga_id, obligation);
+        }
+        for part in settlements::of_subjects(master, &subjects).await? {
+            let of = all.settlements.entry(part.subject.clone()).or_default();
+            of.push(part);
         }
         let transfers: Vec<TransferId> = confirms
             .iter()

@@ -65,6 +65,7 @@ impl Reconcile {
                 break;
             }
         }
+        self.settled_obligations(&mut report).await?;
         self.strays(&mut report).await?;
         Ok(report)
     }
@@ -168,6 +169,7 @@ impl Evidence {
             found.push("completed, and no event says by which saga".to_owned());
         }
         let named = completion.map(named).unwrap_or_default();
+        self.settlement_faults(request, completion, found);
         let breaks = effects::breaks(plan.as_ref(), &here, &named);
         found.extend(breaks.iter().map(ToString::to_string));
         for saga in sagas.iter().filter(|saga| saga.kind == SagaKind::Confirm) {
@@ -204,10 +206,10 @@ impl Evidence {
                 saga.status
             ));
         }
-        let debt = completed.and_then(Plan::debt);
+        let opened = completed.and_then(Plan::opens);
         let obligation = self.obligations.get(&id);
         let stands = obligation.filter(|one| one.status != ObligationStatus::Failed);
-        match (debt, stands) {
+        match (opened, stands) {
             (None, None) => {}
             (None, Some(one)) => found.push(format!("{} is {} of saga {id}", one.id, one.status)),
             (Some(debt), None) => found.push(format!("{} does not stand", debt.obligation)),
@@ -231,7 +233,7 @@ impl Evidence {
                 }
             }
         }
-        self.transfer_faults(id, debt, found);
+        self.transfer_faults(id, completed.and_then(Plan::debt), found);
     }
 
     fn transfer_faults(&self, saga_id: Uuid, debt: Option<&Debt>, found: &mut Vec<String>) {

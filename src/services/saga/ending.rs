@@ -13,13 +13,14 @@ use super::{Fault, Run, Systems};
 use crate::domain::plan::{Plan, Step};
 use crate::domain::request::{Booked, Change, Request};
 use crate::domain::saga::{Direction, SagaKind, SagaStatus};
+use crate::domain::settlement::Part;
 use crate::runtime::Entropy;
 use crate::services::announce;
 use crate::services::lanes::Lanes;
 use crate::stores::StoreError;
 use crate::stores::master::alerts::{self, NewAlert};
 use crate::stores::master::requests::{self, Sealed};
-use crate::stores::master::{self, MasterTx, feed, obligations, sagas};
+use crate::stores::master::{self, MasterTx, feed, obligations, sagas, settlements};
 use crate::stores::pool::Pool;
 
 /// Who ends a saga, in the events of its request.
@@ -77,14 +78,33 @@ impl Ending {
         }
     }
 
+    /// What it does to obligations that a settlement has been promised: repays them, or gives them
+    /// back where the acceptance came to nothing. Gives what was repaid.
+    async fn settle(&self, tx: &mut MasterTx, now: DateTime<Utc>) -> Result<Vec<Part>, StoreError> {
+        let Some(request) = self.request.as_ref().filter(|one| one.settles.is_some()) else {
+            return Ok(Vec::new());
+        };
+        let subject = request.id.to_string();
+        match (self.plan.kind, self.direction) {
+            (SagaKind::Confirm, Direction::Forward) => {
+                settlements::settle(tx, &subject, request.settled_amount().minor(), now).await
+            }
+            (SagaKind::Accept, Direction::Back) => {
+                settlements::release(tx, &subject, now).await?;
+                Ok(Vec::new())
+            }
+            (SagaKind::Accept | SagaKind::Confirm | SagaKind::Release, _) => Ok(Vec::new()),
+        }
+    }
+
     /// The request's change; a release leaves it as it is.
-    fn change(&self, reason: &Value, now: DateTime<Utc>) -> Option<Change> {
+    fn change(&self, settled: &[Part], reason: &Value, now: DateTime<Utc>) -> Option<Change> {
         let request = self.request.as_ref()?;
         let back = self.direction == Direction::Back;
         match (self.plan.kind, back) {
             (SagaKind::Accept, false) => Some(request.accept_settled(now)),
             (SagaKind::Accept, true) => Some(request.accept_failed(reason, now)),
-            (SagaKind::Confirm, false) => Some(request.completed(&self.booked, now)),
+            (SagaKind::Confirm, false) => Some(request.completed(&self.booked, settled, now)),
             (SagaKind::Confirm, true) => Some(request.confirm_failed(reason, now)),
             (SagaKind::Release, _) => None,
         }
@@ -222,7 +242,8 @@ async fn write(
     let mut sealed: Vec<Sealed> = Vec::with_capacity(endings.len());
     let mut ends = Vec::with_capacity(endings.len());
     for ending in endings {
-        let change = ending.change(reason, now);
+        let settled = ending.settle(tx, now).await?;
+        let change = ending.change(&settled, reason, now);
         let change = change.map(|change| {
             let event = change.event.salted(entropy.uuid(now));
             requests::seal(Change { event, ..change }, ACTOR, now)
@@ -245,15 +266,15 @@ async fn write(
     let announcements: Vec<_> = sealed.iter().flat_map(announce::of_transition).collect();
     feed::insert(tx, &announcements, now).await?;
 
-    let with_debt = |direction| {
+    let with_obligation = |direction| {
         endings
             .iter()
-            .filter(move |ending| ending.direction == direction && ending.plan.debt().is_some())
+            .filter(move |ending| ending.direction == direction && ending.plan.opens().is_some())
             .map(|ending| ending.plan.saga_id)
             .collect::<Vec<_>>()
     };
-    obligations::activate(tx, &with_debt(Direction::Forward), now).await?;
-    obligations::fail(tx, &with_debt(Direction::Back)).await?;
+    obligations::activate(tx, &with_obligation(Direction::Forward), now).await?;
+    obligations::fail(tx, &with_obligation(Direction::Back)).await?;
     for ending in endings {
         if ending.direction == Direction::Back {
             let undone: Vec<&Step> = ending.plan.before_pivot().collect();

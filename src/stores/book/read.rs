@@ -118,7 +118,14 @@ impl Origin {
                 | EntryKind::SwapSold
                 | EntryKind::SwapBought,
             ) => true,
-            Some(EntryKind::RequestPrincipal | EntryKind::RequestCommission) | None => false,
+            Some(
+                EntryKind::RequestPrincipal
+                | EntryKind::RequestCommission
+                | EntryKind::Settlement
+                | EntryKind::OrderPrincipal
+                | EntryKind::OrderCommission,
+            )
+            | None => false,
         }
     }
 }

@@ -7,10 +7,12 @@ pub use strays::{
     stepping,
 };
 
+use std::collections::BTreeMap;
+
 use sqlx::FromRow;
 use uuid::Uuid;
 
-use super::failed;
+use super::{failed, requests};
 use crate::domain::ids::{BrokerId, ObligationId, RequestId};
 use crate::domain::saga::{SagaKind, SagaStatus};
 use crate::stores::StoreError;
@@ -98,17 +100,17 @@ pub async fn is_within(master: &Pool, requests: u32, brokers: u32) -> Result<boo
     Ok(found_requests <= i64::from(requests) && found_brokers <= i64::from(brokers))
 }
 
-/// Requests whose completion will debit a broker and whose reservation stands.
+/// A broker's requests whose reservations stand.
 ///
 /// # Errors
 /// The master's.
 pub async fn promising(master: &Pool, broker: BrokerId) -> Result<Vec<RequestId>, StoreError> {
     let ids: Vec<u64> = sqlx::query_scalar(
         "SELECT request_id FROM network_request
-         WHERE author_broker_id = ? AND type = 'send' AND reservation_saga_id IS NOT NULL
-         UNION ALL
+         WHERE author_broker_id = ? AND reservation_saga_id IS NOT NULL
+         UNION
          SELECT request_id FROM network_request
-         WHERE target_broker_id = ? AND type = 'receive' AND reservation_saga_id IS NOT NULL",
+         WHERE target_broker_id = ? AND reservation_saga_id IS NOT NULL",
     )
     .bind(broker)
     .bind(broker)
@@ -185,10 +187,10 @@ pub async fn nets(master: &Pool, from: BrokerId, to: BrokerId) -> Result<Vec<Net
     .map_err(failed)
 }
 
-/// An obligation whose saga has not ended.
+/// A debt, or a repayment, whose saga has not ended: in the ledger it is held, posted or void. A
+/// repayment goes the other way: there its creditor is the debtor.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct InFlight {
-    pub obligation: ObligationId,
     pub saga_id: Uuid,
     pub debtor: BrokerId,
     pub creditor: BrokerId,
@@ -196,7 +198,7 @@ pub struct InFlight {
     pub amount: u64,
 }
 
-/// The obligations in flight that touch brokers from one number to another, both included.
+/// The debts in flight that touch brokers from one number to another, both included.
 ///
 /// # Errors
 /// The master's.
@@ -205,11 +207,11 @@ pub async fn in_flight(
     from: BrokerId,
     to: BrokerId,
 ) -> Result<Vec<InFlight>, StoreError> {
-    let rows: Vec<(u64, Uuid, u64, u64, String, u64)> = sqlx::query_as(
-        "SELECT obligation_id, saga_id, debtor_broker_id, creditor_broker_id, currency_code, amount
+    let rows: Vec<(Uuid, u64, u64, String, u64)> = sqlx::query_as(
+        "SELECT saga_id, debtor_broker_id, creditor_broker_id, currency_code, amount
          FROM obligation WHERE debtor_broker_id BETWEEN ? AND ? AND status = 'pending'
          UNION
-         SELECT obligation_id, saga_id, debtor_broker_id, creditor_broker_id, currency_code, amount
+         SELECT saga_id, debtor_broker_id, creditor_broker_id, currency_code, amount
          FROM obligation WHERE creditor_broker_id BETWEEN ? AND ? AND status = 'pending'
          ORDER BY 1",
     )
@@ -220,17 +222,119 @@ pub async fn in_flight(
     .fetch_all(master)
     .await
     .map_err(failed)?;
-    Ok(rows
-        .into_iter()
-        .map(
-            |(id, saga_id, debtor, creditor, currency_code, amount)| InFlight {
-                obligation: ObligationId::from_bits(id),
+    let debts =
+        rows.into_iter().map(
+            |(saga_id, debtor, creditor, currency_code, amount)| InFlight {
                 saga_id,
                 debtor,
                 creditor,
                 currency_code,
                 amount,
             },
-        )
-        .collect())
+        );
+    let mut all: Vec<InFlight> = debts.collect();
+    let within = from..=to;
+    let repayments = repayments_in_flight(master).await?.into_iter();
+    all.extend(
+        repayments.filter(|one| within.contains(&one.debtor) || within.contains(&one.creditor)),
+    );
+    all.sort_unstable();
+    Ok(all)
+}
+
+/// The settlements whose sagas have not ended: of the few sagas that run.
+async fn repayments_in_flight(master: &Pool) -> Result<Vec<InFlight>, StoreError> {
+    let rows: Vec<(String, Uuid)> = sqlx::query_as(
+        "SELECT subject, saga_id FROM saga
+         WHERE status IN ('running', 'compensating', 'stuck') AND kind = 'confirm'",
+    )
+    .fetch_all(master)
+    .await
+    .map_err(failed)?;
+    let sagas: BTreeMap<RequestId, Uuid> = rows
+        .into_iter()
+        .filter_map(|(subject, saga_id)| Some((subject.parse().ok()?, saga_id)))
+        .collect();
+    let ids: Vec<RequestId> = sagas.keys().copied().collect();
+    let mut all = Vec::new();
+    for page in ids.chunks(SAGAS_PAGE) {
+        for (id, request) in requests::some(master, page).await? {
+            let Ok(request) = request else { continue };
+            let sides = request.settles.and_then(|settles| {
+                let debtor = request.broker_of(settles.debtor)?;
+                Some((debtor, request.broker_of(settles.debtor.other())?))
+            });
+            if let (Some((debtor, creditor)), Some(saga_id)) = (sides, sagas.get(&id)) {
+                all.push(InFlight {
+                    saga_id: *saga_id,
+                    debtor: creditor,
+                    creditor: debtor,
+                    currency_code: request.currency.to_string(),
+                    amount: request.settled_amount().minor(),
+                });
+            }
+        }
+    }
+    Ok(all)
+}
+
+/// Requests of running sagas that are read at once.
+const SAGAS_PAGE: usize = 500;
+
+/// An obligation that its settlements say something else of. Amounts are minor units.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unsettled {
+    pub id: ObligationId,
+    pub remaining: u64,
+    pub reserved: u64,
+    pub should_remain: i64,
+    pub should_reserve: i64,
+}
+
+/// Of a page of obligations after an id those that are not what their settlements say, and the last
+/// of the page; none where the page is the last.
+///
+/// # Errors
+/// The master's.
+pub async fn unsettled(
+    master: &Pool,
+    after: Option<ObligationId>,
+    limit: u32,
+) -> Result<(Vec<Unsettled>, Option<ObligationId>), StoreError> {
+    let rows: Vec<(u64, u64, u64, String, i64, i64)> = sqlx::query_as(
+        "SELECT o.obligation_id, o.remaining_amount, o.reserved_amount, o.status,
+                CAST(o.amount AS SIGNED) - COALESCE(CAST(SUM(s.settled_amount) AS SIGNED), 0),
+                COALESCE(CAST(SUM(IF(s.status = 'reserved', s.amount, 0)) AS SIGNED), 0)
+         FROM (SELECT * FROM obligation WHERE obligation_id > ? ORDER BY obligation_id LIMIT ?) AS o
+         LEFT JOIN obligation_settlement s ON s.obligation_id = o.obligation_id
+         GROUP BY o.obligation_id, o.remaining_amount, o.reserved_amount, o.status, o.amount
+         ORDER BY o.obligation_id",
+    )
+    .bind(after.map_or(0, ObligationId::bits))
+    .bind(limit)
+    .fetch_all(master)
+    .await
+    .map_err(failed)?;
+    let full = rows.len() == limit as usize;
+    let last = rows.last().map(|row| ObligationId::from_bits(row.0));
+    let found = rows.into_iter().filter_map(
+        |(id, remaining, reserved, status, should_remain, should_reserve)| {
+            let stands = status != "failed";
+            let right = if stands {
+                i64::try_from(remaining) == Ok(should_remain)
+                    && i64::try_from(reserved) == Ok(should_reserve)
+                    && (status == "settled") == (remaining == 0)
+            } else {
+                remaining == 0 && reserved == 0
+            };
+            (!right).then(|| Unsettled {
+                id: ObligationId::from_bits(id),
+                remaining,
+                reserved,
+                should_remain,
+                should_reserve,
+            })
+        },
+    );
+    Ok((found.collect(), last.filter(|_| full)))
 }

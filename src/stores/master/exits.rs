@@ -220,7 +220,9 @@ pub async fn open_sagas(master: &Pool, broker: BrokerId) -> Result<Vec<OpenSaga>
         "SELECT s.saga_id, s.kind, s.subject, s.status
          FROM saga s JOIN network_request r
               ON r.request_id = CAST(CONV(SUBSTRING(s.subject, 4), 16, 10) AS UNSIGNED)
-         WHERE s.status IN ('running', 'compensating', 'stuck') AND s.subject LIKE 'NR-%'
+                              + IF(s.subject LIKE 'OR-%', 1 << 48, 0)
+         WHERE s.status IN ('running', 'compensating', 'stuck')
+           AND (s.subject LIKE 'NR-%' OR s.subject LIKE 'OR-%')
            AND (r.author_broker_id = ? OR r.target_broker_id = ?)
          ORDER BY s.saga_id",
     )

@@ -7,7 +7,7 @@ use uuid::Uuid;
 use super::failed;
 use crate::domain::ids::{BrokerId, ObligationId};
 use crate::domain::money::CurrencyCode;
-use crate::domain::obligation::ObligationStatus;
+use crate::domain::obligation::{AGES, DebtSide, ObligationStatus};
 use crate::domain::plan::{Debt, Plan};
 use crate::stores::StoreError;
 use crate::stores::error::corrupt;
@@ -209,6 +209,16 @@ pub async fn of_sagas(master: &Pool, saga_ids: &[Uuid]) -> Result<Vec<Obligation
     rows.into_iter().map(Row::read).collect()
 }
 
+/// Which obligations of a broker a list shows.
+#[derive(Clone, Debug, Default)]
+pub struct Filter {
+    pub status: Option<ObligationStatus>,
+    pub counterparty: Option<BrokerId>,
+    pub currency: Option<CurrencyCode>,
+    /// Where the broker is on that side; on both where there is none.
+    pub side: Option<DebtSide>,
+}
+
 /// Where a page of a list ended: the next begins after it.
 pub type After = (DateTime<Utc>, ObligationId);
 
@@ -219,11 +229,11 @@ pub type After = (DateTime<Utc>, ObligationId);
 pub async fn list(
     master: &Pool,
     broker: BrokerId,
-    status: Option<ObligationStatus>,
+    filter: &Filter,
     after: Option<After>,
     limit: u32,
 ) -> Result<Vec<Obligation>, StoreError> {
-    let rows: Vec<Row> = newest("", broker, status, after, limit)
+    let rows: Vec<Row> = newest("", broker, filter, after, limit)
         .build_query_as()
         .fetch_all(master)
         .await
@@ -238,22 +248,37 @@ pub async fn list(
 pub fn newest(
     prefix: &'static str,
     broker: BrokerId,
-    status: Option<ObligationStatus>,
+    filter: &Filter,
     after: Option<After>,
     limit: u32,
 ) -> QueryBuilder<MySql> {
     let mut builder = QueryBuilder::<MySql>::new(prefix);
-    for (number, side) in ["debtor_broker_id", "creditor_broker_id"]
-        .into_iter()
-        .enumerate()
-    {
+    let sides = DebtSide::ALL.iter().copied();
+    let sides = sides.filter(|side| filter.side.is_none_or(|only| only == *side));
+    for (number, side) in sides.enumerate() {
+        let (own, other) = match side {
+            DebtSide::Debtor => ("debtor_broker_id", "creditor_broker_id"),
+            DebtSide::Creditor => ("creditor_broker_id", "debtor_broker_id"),
+        };
         builder.push(if number == 0 { "(" } else { " UNION ALL (" });
         builder
             .push(concat!("SELECT ", columns!(), " FROM obligation WHERE "))
-            .push(side)
+            .push(own)
             .push(" = ")
             .push_bind(broker);
-        if let Some(status) = status {
+        if let Some(counterparty) = filter.counterparty {
+            builder
+                .push(" AND ")
+                .push(other)
+                .push(" = ")
+                .push_bind(counterparty);
+        }
+        if let Some(currency) = &filter.currency {
+            builder
+                .push(" AND currency_code = ")
+                .push_bind(currency.to_string());
+        }
+        if let Some(status) = filter.status {
             builder.push(" AND status = ").push_bind(status.as_str());
         }
         if let Some((created_at, id)) = after {
@@ -329,4 +354,74 @@ pub async fn net(
     .map_err(failed)?;
     sum.parse()
         .map_err(|_| corrupt("obligation", format!("{sum:?} is no sum")))
+}
+
+/// What of a debt is how old, in minor units.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ageing {
+    pub debtor: BrokerId,
+    pub creditor: BrokerId,
+    pub currency_code: String,
+    /// By [`AGES`]: what is younger than the first, than the second, and so on, and the rest.
+    pub by_age: [u64; AGES.len() + 1],
+    pub oldest_at: DateTime<Utc>,
+}
+
+/// How old a broker's active debts and claims are, by counterparty and currency.
+///
+/// # Errors
+/// The master's.
+pub async fn ageing(
+    master: &Pool,
+    broker: BrokerId,
+    now: DateTime<Utc>,
+) -> Result<Vec<Ageing>, StoreError> {
+    type Sums = (u64, u64, String, u64, u64, u64, u64, DateTime<Utc>);
+    let [week, month, quarter] = AGES.map(|days| now - chrono::Duration::days(days));
+    let mut builder = QueryBuilder::<MySql>::new("");
+    for (number, side) in ["debtor_broker_id", "creditor_broker_id"]
+        .into_iter()
+        .enumerate()
+    {
+        if number > 0 {
+            builder.push(" UNION ALL ");
+        }
+        builder.push("SELECT debtor_broker_id, creditor_broker_id, currency_code");
+        let bounds = [
+            (Some(week), None),
+            (Some(month), Some(week)),
+            (Some(quarter), Some(month)),
+            (None, Some(quarter)),
+        ];
+        for (from, until) in bounds {
+            builder.push(", CAST(SUM(IF(TRUE");
+            if let Some(from) = from {
+                builder.push(" AND created_at > ").push_bind(from);
+            }
+            if let Some(until) = until {
+                builder.push(" AND created_at <= ").push_bind(until);
+            }
+            builder.push(", remaining_amount, 0)) AS UNSIGNED)");
+        }
+        builder
+            .push(", MIN(created_at) FROM obligation WHERE status = 'active' AND ")
+            .push(side)
+            .push(" = ")
+            .push_bind(broker)
+            .push(" GROUP BY debtor_broker_id, creditor_broker_id, currency_code");
+    }
+    builder.push(" ORDER BY 1, 2, 3");
+    let rows: Vec<Sums> = builder
+        .build_query_as()
+        .fetch_all(master)
+        .await
+        .map_err(failed)?;
+    let ageing = |(debtor, creditor, currency_code, a, b, c, d, oldest_at): Sums| Ageing {
+        debtor,
+        creditor,
+        currency_code,
+        by_age: [a, b, c, d],
+        oldest_at,
+    };
+    Ok(rows.into_iter().map(ageing).collect())
 }

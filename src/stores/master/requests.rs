@@ -71,7 +71,7 @@ pub async fn insert(tx: &mut MasterTx, sealed: &Sealed) -> Result<(), StoreError
     sqlx::query(concat!(
         "INSERT INTO network_request (",
         request_columns!(),
-        ") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+        ", is_order) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
     ))
     .bind(request.id.bits())
     .bind(request.author)
@@ -105,6 +105,10 @@ pub async fn insert(tx: &mut MasterTx, sealed: &Sealed) -> Result<(), StoreError
     .bind(request.sent_at)
     .bind(request.closed_at)
     .bind(request.updated_at)
+    .bind(request.settles.map(Json))
+    .bind(request.auto_confirm)
+    .bind(&request.pickup_hash)
+    .bind(request.id.is_order())
     .execute(&mut *tx)
     .await
     .map_err(failed)?;
@@ -123,12 +127,14 @@ pub async fn update(
     owner: Option<uuid::Uuid>,
 ) -> Result<bool, StoreError> {
     let request = &sealed.request;
+    let credit = request.credit_hold();
     let done = sqlx::query(
         "UPDATE network_request SET
              target_broker_id = ?, status = ?, version = ?, received_amount = ?,
              counterparty_account = ?, confirm_by = ?, proposal = ?, proposal_by = ?, saga_id = ?,
              reservation_saga_id = ?, proof_digest = ?, event_seq = ?, event_hash = ?,
-             accepted_at = ?, sent_at = ?, closed_at = ?, updated_at = ?
+             accepted_at = ?, sent_at = ?, closed_at = ?, updated_at = ?, pickup_hash = ?,
+             credit_debtor_id = ?, credit_creditor_id = ?, credit_amount = ?
          WHERE request_id = ? AND version = ? AND saga_id <=> ?",
     )
     .bind(request.target)
@@ -152,6 +158,10 @@ pub async fn update(
     .bind(request.sent_at)
     .bind(request.closed_at)
     .bind(request.updated_at)
+    .bind(&request.pickup_hash)
+    .bind(credit.map(|owing| owing.debtor))
+    .bind(credit.map(|owing| owing.creditor))
+    .bind(credit.map(|owing| owing.amount))
     .bind(request.id.bits())
     .bind(request.version - 1)
     .bind(owner)
@@ -223,6 +233,8 @@ pub async fn events_after(
 /// Which requests a list shows.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Filter {
+    /// Orders, or what is none.
+    pub orders: bool,
     pub status: Option<RequestStatus>,
     pub kind: Option<RequestKind>,
 }
@@ -234,8 +246,8 @@ pub struct After {
     pub id: RequestId,
 }
 
-/// A broker's requests, newest first: those it made, those made to it, and open broadcasts of
-/// others. Three indexed reads, merged, so that a page costs the same however many there are.
+/// A broker's requests or orders, newest first: those it made, those made to it, and open broadcasts
+/// of others, of orders those for a city that it serves. Three indexed reads, merged, so that a page costs the same however many there are.
 ///
 /// # Errors
 /// The master's, or a row that can't be read.
@@ -264,6 +276,13 @@ pub async fn list(
                 .push("broadcast = 1 AND status = 'pending' AND author_broker_id <> ")
                 .push_bind(broker),
         };
+        builder.push(" AND is_order = ").push_bind(filter.orders);
+        if filter.orders && matches!(mine, Mine::Broadcast) {
+            builder
+                .push(" AND city_code IN (SELECT city_code FROM broker_city WHERE broker_id = ")
+                .push_bind(broker)
+                .push(")");
+        }
         if let Some(status) = filter.status {
             builder.push(" AND status = ").push_bind(status.as_str());
         }

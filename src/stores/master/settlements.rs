@@ -59,6 +59,30 @@ pub async fn lock_open(
     Ok(rows.into_iter().map(open).collect())
 }
 
+/// What of a debt, or of one obligation of it, nothing has reserved, in minor units.
+///
+/// # Errors
+/// The master's.
+pub async fn free(
+    master: &Pool,
+    debts: &Debts,
+    only: Option<ObligationId>,
+) -> Result<u64, StoreError> {
+    sqlx::query_scalar(
+        "SELECT CAST(COALESCE(SUM(remaining_amount - reserved_amount), 0) AS UNSIGNED)
+         FROM obligation WHERE debtor_broker_id = ? AND creditor_broker_id = ?
+           AND currency_code = ? AND status = 'active' AND (? IS NULL OR obligation_id = ?)",
+    )
+    .bind(debts.debtor)
+    .bind(debts.creditor)
+    .bind(debts.currency.as_str())
+    .bind(only.map(ObligationId::bits))
+    .bind(only.map(ObligationId::bits))
+    .fetch_one(master)
+    .await
+    .map_err(failed)
+}
+
 fn open((id, free): (u64, u64)) -> Open {
     Open {
         obligation: ObligationId::from_bits(id),

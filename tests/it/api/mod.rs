@@ -11,6 +11,7 @@ mod lists;
 mod metrics;
 mod moves;
 mod netting;
+mod orders;
 mod partners;
 mod pauses;
 mod payments;

@@ -162,8 +162,18 @@ async fn what_is_no_proposal_is_refused() {
     assert_eq!(paused.body["paused"]["reason"], "a fire");
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_round_from_its_proposal_to_its_certificate() {
+/// Three whose debts go round, and two beside them; with their tokens, and one of the fourth.
+struct Ring {
+    api: Api,
+    brokers: Vec<BrokerId>,
+    platform: String,
+    one: String,
+    two: String,
+    three: String,
+    outside: String,
+}
+
+async fn going_round() -> Ring {
     let world = network().await;
     let brokers = world.brokers.clone();
     debts(
@@ -177,15 +187,28 @@ async fn a_round_from_its_proposal_to_its_certificate() {
     )
     .await;
     let api = Api::on(world).await;
-    let currency = api.world.currency.to_string();
-    let platform = api.platform().await;
-    let (one, two, three) = (
-        api.admin_of(brokers[0]).await,
-        api.admin_of(brokers[1]).await,
-        api.admin_of(brokers[2]).await,
-    );
-    let outside = api.admin_of(brokers[3]).await;
+    Ring {
+        platform: api.platform().await,
+        one: api.admin_of(brokers[0]).await,
+        two: api.admin_of(brokers[1]).await,
+        three: api.admin_of(brokers[2]).await,
+        outside: api.admin_of(brokers[3]).await,
+        brokers,
+        api,
+    }
+}
 
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_round_would_clear() {
+    let Ring {
+        api,
+        brokers,
+        platform,
+        one,
+        outside,
+        ..
+    } = going_round().await;
+    let currency = api.world.currency.to_string();
     let preview = format!("/v1/netting/preview?currency_code={currency}");
     let seen = api.get(&preview, &one).await;
     assert_eq!(seen.body["debts_fall"], "3.00");
@@ -202,7 +225,20 @@ async fn a_round_from_its_proposal_to_its_certificate() {
     assert_eq!(seen.body["clearing"]["cleared"], "9.00");
     assert_eq!(seen.body["clearing"]["bilateral"], "0.00");
     assert_eq!(seen.body["without"]["adds"], "9.00");
+}
 
+#[tokio::test(flavor = "multi_thread")]
+async fn each_broker_sees_its_own_of_a_round() {
+    let Ring {
+        api,
+        brokers,
+        platform,
+        one,
+        two,
+        outside,
+        ..
+    } = going_round().await;
+    let currency = api.world.currency.to_string();
     let body = json!({ "currency_code": currency });
     let made = api
         .post_as(ADMIN, &platform, Some("k1"), body.clone())
@@ -258,7 +294,23 @@ async fn a_round_from_its_proposal_to_its_certificate() {
         .await;
     assert_eq!(parties.items().len(), 2);
     assert!(parties.body["next_cursor"].is_string());
+}
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_round_from_its_answers_to_its_certificate() {
+    let Ring {
+        api,
+        platform,
+        one,
+        two,
+        three,
+        ..
+    } = going_round().await;
+    let currency = api.world.currency.to_string();
+    let body = json!({ "currency_code": currency });
+    let made = api.post(ADMIN, &platform, body.clone()).await;
+    let id = id_of(&made);
+    let (path, admin) = (format!("{ROUNDS}/{id}"), format!("{ADMIN}/{id}"));
     for token in [&one, &two] {
         for _ in 0..2 {
             let approved = say(&api, &format!("{path}/approve"), token).await;

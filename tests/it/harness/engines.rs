@@ -9,10 +9,11 @@ use settlenet::domain::ledger::{AccountName, HOLD_INDEX, SETTLE_INDEX, TransferC
 use settlenet::domain::money::Amount;
 use settlenet::domain::plan::{Action, Debt, Plan};
 use settlenet::domain::request::{Acceptance, Decision, Request};
-use settlenet::domain::saga::SagaStatus;
+use settlenet::domain::saga::{SagaKind, SagaStatus};
 use settlenet::runtime::{Clock, Entropy};
 use settlenet::stores::ledger::Hold;
 use settlenet::stores::master::sagas::{self, Lease, SagaRecord};
+use settlenet::stores::master::settlements::{self, Debts};
 use settlenet::stores::master::{self, obligations, requests};
 use uuid::Uuid;
 
@@ -102,6 +103,18 @@ impl World {
         obligations::insert_pending(&mut tx, &[&plan], now)
             .await
             .unwrap();
+        if let (SagaKind::Accept, Some(settles)) = (plan.kind, sealed.request.settles) {
+            let of = |party| sealed.request.broker_of(party).expect("two");
+            let debts = Debts {
+                debtor: of(settles.debtor),
+                creditor: of(settles.debtor.other()),
+                currency: self.currency.clone(),
+            };
+            let (subject, only) = (sealed.request.id.to_string(), settles.obligation);
+            let amount = sealed.request.amount.minor();
+            let reserved = settlements::reserve(&mut tx, &subject, &debts, only, amount, now).await;
+            reserved.unwrap().expect("as much is owed");
+        }
         let lease = Lease {
             by: "a process that died".to_owned(),
             token: Uuid::new_v4(),

@@ -11,11 +11,12 @@ use settlenet::domain::book::Reservation;
 use settlenet::domain::chain::{Entry, genesis};
 use settlenet::domain::ids::{AccountId, BrokerId, RequestId};
 use settlenet::domain::ledger::{
-    AccountName, Balances, HOLD_INDEX, SETTLE_INDEX, TransferId, transfer_id,
+    AccountName, Balances, HOLD_INDEX, SETTLE_INDEX, TransferId, account_id, transfer_id,
 };
-use settlenet::domain::request::{Request, RequestStatus};
+use settlenet::domain::request::{Request, RequestKind, RequestStatus};
 use settlenet::domain::request_event::{self, EventKind};
 use settlenet::domain::saga::{SagaKind, SagaStatus};
+use settlenet::domain::settlement::PartStatus;
 use settlenet::domain::terms::Party;
 use settlenet::stores::book::{self, StoredEntry};
 use settlenet::stores::ledger::{AccountSpec, TransferKind, TransferRecord};
@@ -50,7 +51,8 @@ pub async fn breaks(world: &World) -> Vec<String> {
     for (saga, cursors) in &state.sagas {
         cursor(saga, *cursors, &mut broken);
     }
-    positions(&state, &mut broken);
+    repayments(&state, &mut broken);
+    positions(world, &state, &mut broken);
     reconciled(world, &mut broken).await;
     broken
 }
@@ -231,17 +233,14 @@ fn effects(request: &Request, state: &State, broken: &mut Vec<String>) {
         .reservation_saga_id
         .filter(|_| request.saga_id.is_none());
     if let (Some(saga), true) = (reserved, is_open(request.status)) {
-        let sender = request
-            .broker_of(request.sender())
-            .and_then(|id| state.book(id));
-        let amount = sender
-            .and_then(|book| book.held.iter().find(|((of, _), _)| *of == saga))
-            .map(|(_, held)| held.amount);
-        if amount != Some(request.debit_amount()) {
-            broken.push(format!(
-                "{id}: reserved {amount:?}, not {}",
-                request.debit_amount()
-            ));
+        for (account, promised) in request.promises() {
+            let book = state.book(account.broker);
+            let mut held = book.into_iter().flat_map(|book| &book.held);
+            let held = held.find(|((of, _), held)| *of == saga && held.account == account.id());
+            let amount = held.map(|(_, held)| held.amount);
+            if amount != Some(promised) {
+                broken.push(format!("{id}: reserved {amount:?}, not {promised}"));
+            }
         }
     }
 }
@@ -306,41 +305,46 @@ fn booked_once(request: &Request, saga: Uuid, state: &State, broken: &mut Vec<St
         broken.push(format!("{id}: the entries are not of one operation"));
     }
     let owed = state.obligations.iter().find(|owed| owed.saga_id == saga);
-    let settled = owed.and_then(|owed| state.settled.get(&owed.id)).copied();
-    let settled = settled.unwrap_or(0);
     let owed = owed.map(|owed| {
-        let sides = (owed.debtor, owed.creditor);
-        (
-            sides,
-            owed.amount,
-            owed.remaining_amount,
-            owed.status.as_str(),
-        )
+        let state = if owed.remaining_amount == 0 {
+            "settled"
+        } else {
+            "active"
+        };
+        if owed.status.as_str() != state || owed.remaining_amount > owed.amount {
+            broken.push(format!("{} is {}", owed.id, owed.status));
+        }
+        ((owed.debtor, owed.creditor), owed.amount)
     });
-    let agreed = request
-        .terms
-        .obligation_on(request.settled_amount())
-        .map(|(debtor, amount)| {
-            let of = |party| request.broker_of(party).unwrap_or(0);
-            let sides = (of(debtor), of(debtor.other()));
-            let left = amount.saturating_sub(settled);
-            let status = if left == 0 { "settled" } else { "active" };
-            (sides, amount, left, status)
-        });
+    let received = request.settled_amount();
+    let sides = |debtor: Party| {
+        let of = |party| request.broker_of(party).unwrap_or(0);
+        (of(debtor), of(debtor.other()))
+    };
+    let agreed = request.terms.obligation_on(received);
+    let agreed = agreed.map(|(debtor, amount)| (sides(debtor), amount));
     if owed != agreed {
         broken.push(format!("{id}: owed {owed:?}, agreed {agreed:?}"));
     }
-    match (state.transfers_of(saga), agreed) {
+    // A settlement moves the ledger back.
+    let repaid = request
+        .settles
+        .map(|settles| (sides(settles.debtor.other()), received.minor()));
+    match (state.transfers_of(saga), repaid.or(agreed)) {
         ([None, None], None) => {}
-        ([Some(hold), Some(posted)], Some((_, amount, _, _)))
+        ([Some(hold), Some(posted)], Some(((debtor, creditor), amount)))
             if posted.kind == TransferKind::Post(hold.id)
-                && posted.amount == u128::from(amount) => {}
+                && posted.amount == u128::from(amount)
+                && hold.debit == account_id(&AccountName::position(debtor, &request.currency))
+                && hold.credit
+                    == account_id(&AccountName::position(creditor, &request.currency)) => {}
         (other, _) => broken.push(format!("{id}: completed, and the ledger has {other:?}")),
     }
 }
 
-/// The principal from sender to receiver; the commission from its payer (a sender pays it from
-/// the account that it sends from) to the other's commission account.
+/// The principal from sender to receiver, or of an order the same way on both sides; the commission
+/// from its payer (a sender pays it from the account that it sends from, in an order the houses
+/// pay) to the other's commission account.
 fn expected_entries(request: &Request) -> Vec<(BrokerId, AccountId, &'static str, u64)> {
     let received = request.settled_amount();
     let sender = request.sender();
@@ -349,23 +353,59 @@ fn expected_entries(request: &Request) -> Vec<(BrokerId, AccountId, &'static str
         let broker = request.broker_of(party).expect("has parties");
         AccountRef::house(broker, HousePurpose::Commission, &request.currency)
     };
-    let mut moves = vec![(account(sender), account(sender.other()), received.minor())];
+    let line = |account: &AccountRef, side, amount| (account.broker, account.id(), side, amount);
+    let (from_side, to_side) = match request.kind {
+        RequestKind::Collect => ("credit", "credit"),
+        RequestKind::Payout => ("debit", "debit"),
+        RequestKind::Send | RequestKind::Receive | RequestKind::Settlement => ("debit", "credit"),
+    };
+    let mut lines = vec![
+        line(&account(sender), from_side, received.minor()),
+        line(&account(sender.other()), to_side, received.minor()),
+    ];
     if let Some(commission) = request.terms.commission {
-        let from = if commission.payer == sender {
+        let from = if commission.payer == sender && !request.kind.is_order() {
             account(sender)
         } else {
             house(commission.payer)
         };
         let amount = commission.on(received);
         if amount > 0 {
-            moves.push((from, house(commission.payer.other()), amount));
+            lines.push(line(&from, "debit", amount));
+            lines.push(line(&house(commission.payer.other()), "credit", amount));
         }
     }
-    let line = |account: &AccountRef, side, amount| (account.broker, account.id(), side, amount);
-    moves
-        .iter()
-        .flat_map(|(from, to, amount)| [line(from, "debit", *amount), line(to, "credit", *amount)])
-        .collect()
+    lines
+}
+
+/// Every debt is what it was less what repaid it, and has reserved what is promised of it.
+fn repayments(state: &State, broken: &mut Vec<String>) {
+    for owed in &state.obligations {
+        let parts = state.parts.iter().filter(|part| part.obligation == owed.id);
+        let (mut settled, mut reserved) = (0, 0);
+        for part in parts {
+            settled += part.settled_amount;
+            if part.status == PartStatus::Reserved {
+                reserved += part.amount;
+            }
+            let request = state.requests.get(&part.subject);
+            let open = request.is_none_or(Request::is_under_way);
+            if part.status == PartStatus::Reserved && !open {
+                broken.push(format!("{} is reserved for {}", owed.id, part.subject));
+            }
+        }
+        let stands = owed.status.as_str() != "failed";
+        let remains = if stands { owed.amount - settled } else { 0 };
+        if (owed.remaining_amount, owed.reserved_amount) != (remains, reserved) {
+            broken.push(format!(
+                "{}: {} remains and {} is reserved, not {remains} and {reserved}",
+                owed.id, owed.remaining_amount, owed.reserved_amount
+            ));
+        }
+        if owed.reserved_amount > owed.remaining_amount {
+            broken.push(format!("{}: more is reserved than remains", owed.id));
+        }
+    }
 }
 
 fn cursor(saga: &SagaRecord, cursors: Cursors, broken: &mut Vec<String>) {
@@ -386,15 +426,21 @@ fn cursor(saga: &SagaRecord, cursors: Cursors, broken: &mut Vec<String>) {
     }
 }
 
-/// Claims less debts is the position in the ledger, sagas under way counted in.
-fn positions(state: &State, broken: &mut Vec<String>) {
+/// Claims less debts in the world's own currency is the position in the ledger, sagas under way
+/// counted in.
+fn positions(world: &World, state: &State, broken: &mut Vec<String>) {
     let mut posted: BTreeMap<BrokerId, i128> = BTreeMap::new();
     let mut held: BTreeMap<BrokerId, i128> = BTreeMap::new();
     let running = |saga: Uuid| {
         let mut all = state.sagas.iter().map(|(saga, _)| saga);
         all.any(|record| record.saga_id == saga && !record.status.is_terminal())
     };
-    for owed in &state.obligations {
+    let ours = world.currency.as_str();
+    for owed in state
+        .obligations
+        .iter()
+        .filter(|owed| owed.currency == ours)
+    {
         let settled = state.transfers_of(owed.saga_id);
         let sums = match (owed.status.as_str(), settled) {
             ("active", _) => &mut posted,
@@ -411,6 +457,25 @@ fn positions(state: &State, broken: &mut Vec<String>) {
         let amount = i128::from(owed.remaining_amount);
         *sums.entry(owed.debtor).or_default() -= amount;
         *sums.entry(owed.creditor).or_default() += amount;
+    }
+    for (saga, _) in state
+        .sagas
+        .iter()
+        .filter(|(saga, _)| !saga.status.is_terminal())
+    {
+        let request = state.requests.get(&saga.subject.to_string());
+        let Some((request, settles)) = request.and_then(|one| Some((one, one.settles?))) else {
+            continue;
+        };
+        let sums = match state.transfers_of(saga.saga_id) {
+            [_, Some(settled)] if matches!(settled.kind, TransferKind::Post(_)) => &mut posted,
+            [Some(_), None] => &mut held,
+            _ => continue,
+        };
+        let amount = i128::from(request.settled_amount().minor());
+        let of = |party| request.broker_of(party).unwrap_or(0);
+        *sums.entry(of(settles.debtor)).or_default() += amount;
+        *sums.entry(of(settles.debtor.other())).or_default() -= amount;
     }
     for (broker, balances) in &state.positions {
         let of = |sums: &BTreeMap<BrokerId, i128>| sums.get(broker).copied().unwrap_or(0);

@@ -2,6 +2,7 @@
 //! Delta on a shard of server `a`, and a currency that no other test has.
 
 use chrono::{DateTime, Utc};
+use secrecy::SecretString;
 use settlenet::app::{App, ledger_config};
 use settlenet::config::Config;
 use settlenet::domain::account::{AccountRef, OwnerKind};
@@ -9,11 +10,13 @@ use settlenet::domain::ids::{BrokerId, RequestId};
 use settlenet::domain::money::CurrencyCode;
 use settlenet::domain::proof::{Proof, ProofType};
 use settlenet::domain::request::{Request, RequestKind};
+use settlenet::domain::request_event::EventKind;
 use settlenet::runtime::{Clock, Entropy};
 use settlenet::services::network::{Actor, Answer, CreateRequest, NetworkError};
 use settlenet::stores::book;
 use settlenet::stores::ledger::Ledger;
 use settlenet::stores::master::idempotency::Intention;
+use settlenet::stores::master::requests;
 use settlenet::stores::migrate::{self, Kind};
 use settlenet::stores::router::DatabaseKey;
 use tokio::sync::OnceCell;
@@ -202,6 +205,9 @@ impl World {
             commission: None,
             account_id: None,
             deadline_at: None,
+            obligation_id: None,
+            debtor: None,
+            auto_confirm: false,
         }
     }
 
@@ -212,6 +218,30 @@ impl World {
             .create_request(&Self::actor(author), Self::intention(), input)
             .await;
         answer.expect("is created").request
+    }
+
+    /// An order, and the code of a payout.
+    pub async fn order(
+        &self,
+        author: BrokerId,
+        input: CreateRequest,
+    ) -> (Request, Option<SecretString>) {
+        let network = &self.app.network;
+        let created = network
+            .create_order(&Self::actor(author), Self::intention(), input)
+            .await
+            .expect("is created");
+        (created.answer.request, created.pickup_code)
+    }
+
+    /// The saga that has completed a request.
+    pub async fn completed_by(&self, id: RequestId) -> uuid::Uuid {
+        let events = requests::events(&self.app.systems.master, id).await;
+        let events = events.expect("reads");
+        let (last, _) = events.last().expect("has events");
+        assert_eq!(last.kind, EventKind::Completed);
+        let saga = last.payload["saga"].as_str().expect("names its saga");
+        saga.parse().expect("a uuid")
     }
 
     /// An intention that nobody had before.
@@ -231,14 +261,7 @@ impl World {
             .accept_request(&Self::actor(target), request.id, None)
             .await
             .expect("is accepted");
-        let sender = match request.kind {
-            RequestKind::Send => request.author,
-            RequestKind::Receive => target,
-        };
-        network
-            .mark_sent(&Self::actor(sender), request.id, proof())
-            .await
-            .expect("is sent");
+        self.mark_sent(&self.request(request.id).await).await;
     }
 
     /// A request that only the receiver's confirmation is missing for.
@@ -250,11 +273,23 @@ impl World {
 
     pub async fn mark_sent(&self, request: &Request) {
         let sender = request.broker_of(request.sender()).expect("is accepted");
-        self.app
-            .network
-            .mark_sent(&Self::actor(sender), request.id, proof())
-            .await
-            .expect("is sent");
+        let (network, sender) = (&self.app.network, Self::actor(sender));
+        let id = request.id;
+        let sent = match request.kind {
+            RequestKind::Send | RequestKind::Receive | RequestKind::Settlement => {
+                network.mark_sent(&sender, id, proof()).await
+            }
+            RequestKind::Collect => network.execute_order(&sender, id, proof(), None).await,
+            RequestKind::Payout => {
+                let author = Self::actor(request.author);
+                let renewed = network.renew_pickup(&author, id).await;
+                let (_, code) = renewed.expect("a code");
+                network
+                    .execute_order(&sender, id, proof(), Some(code))
+                    .await
+            }
+        };
+        sent.expect("is sent");
     }
 
     /// The receiver confirms.

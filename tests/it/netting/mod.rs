@@ -38,7 +38,7 @@ pub async fn owe(world: &World, debtor: BrokerId, creditor: BrokerId, amount: &s
 /// Debts in the master alone, oldest first: debtor, creditor and minor units.
 pub async fn debts(world: &World, debts: &[(BrokerId, BrokerId, u64)]) {
     let start = world.clock.now();
-    for (part, chunk) in debts.chunks(1_000).enumerate() {
+    for (part, chunk) in (0_i64..).zip(debts.chunks(1_000)) {
         let mut builder = QueryBuilder::<MySql>::new(
             "INSERT INTO obligation (obligation_id, saga_id, subject, debtor_broker_id, \
              creditor_broker_id, currency_code, amount, remaining_amount, status, created_at, \
@@ -46,7 +46,7 @@ pub async fn debts(world: &World, debts: &[(BrokerId, BrokerId, u64)]) {
         );
         let numbered = (0..).zip(chunk);
         builder.push_values(numbered, |mut row, (number, (debtor, creditor, amount))| {
-            let place = part as i64 * 1_000 + number;
+            let place = part * 1_000 + number;
             let at = start + chrono::Duration::microseconds(place);
             row.push_bind(rand::random::<u64>() >> 16)
                 .push_bind(uuid::Uuid::new_v4())

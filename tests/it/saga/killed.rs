@@ -3,9 +3,11 @@
 //! At each place one process is killed that does the work for a client, then the real worker
 //! that takes it over, and a third finishes.
 
+use std::sync::Mutex;
+
 use chrono::Duration;
 use settlenet::domain::account::{AccountRef, HousePurpose};
-use settlenet::domain::ids::RequestId;
+use settlenet::domain::ids::{AccountId, RequestId};
 use settlenet::domain::request::RequestStatus;
 use settlenet::domain::saga::SagaStatus;
 
@@ -32,6 +34,8 @@ pub struct Case {
     asked: Asked,
     /// Something is in the way in a book.
     refused: bool,
+    /// The account that the last acceptance named.
+    accepts_with: Mutex<Option<AccountId>>,
 }
 
 /// What is in the way.
@@ -54,6 +58,7 @@ impl Case {
             shape,
             asked,
             refused,
+            accepts_with: Mutex::default(),
         }
     }
 
@@ -74,6 +79,7 @@ impl Case {
         let (id, what) = match self.asked {
             Asked::Accept => {
                 let (request, account) = self.shape.created(world).await;
+                *self.accepts_with.lock().unwrap() = account;
                 let with = account.map_or_else(String::new, |id| format!(" {id}"));
                 (
                     request.id,
@@ -153,7 +159,10 @@ impl Case {
         let beta = World::actor(world.beta);
         // A refusal is as good as an answer; what it has come to is asserted by the caller.
         match self.asked {
-            Asked::Accept => drop(network.accept_request(&beta, id, None).await),
+            Asked::Accept => {
+                let account = *self.accepts_with.lock().unwrap();
+                drop(network.accept_request(&beta, id, account).await);
+            }
             Asked::Confirm => drop(world.confirm(id).await),
             Asked::Cancel => drop(network.cancel_request(&beta, id).await),
         }
@@ -362,4 +371,48 @@ async fn a_refused_confirm_without_a_debt_is_taken_back_whoever_dies() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_refused_acceptance_is_taken_back_whoever_dies() {
     killed_everywhere(Shape::FromClient, Asked::Accept, true, &ACCEPT_BACK).await;
+}
+
+/// A settlement takes of debts when it is accepted, and repays them in its last commit.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_settlement_repays_once_whoever_dies() {
+    killed_everywhere(Shape::Settles, Asked::Confirm, false, &CONFIRM).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_settlement_was_promised_is_given_back_whoever_dies() {
+    killed_everywhere(Shape::SettlesFromClient, Asked::Accept, true, &ACCEPT_BACK).await;
+    killed_everywhere(Shape::SettlesFromClient, Asked::Cancel, false, &RELEASE).await;
+}
+
+/// Both credits after the pivot.
+pub const COLLECT: [&str; 15] = [
+    "confirm.record.before",
+    "confirm.record.after",
+    "confirm.hold.before",
+    "confirm.hold.after",
+    "confirm.post.before",
+    "confirm.post.after",
+    "confirm.credit.before",
+    "book.commit.before",
+    "book.commit.after",
+    "2*book.commit.before",
+    "2*book.commit.after",
+    "2*confirm.credit.after",
+    "confirm.finish.before",
+    "saga.end.commit",
+    "confirm.finish.after",
+];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_collect_is_completed_whoever_dies() {
+    killed_everywhere(Shape::Collect, Asked::Confirm, false, &COLLECT).await;
+}
+
+/// Both debits before the pivot, and the commission's credit after it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_payout_is_completed_whoever_dies() {
+    killed_everywhere(Shape::Payout, Asked::Confirm, false, &CONFIRM).await;
+    killed_everywhere(Shape::Payout, Asked::Accept, false, &ACCEPT).await;
+    killed_everywhere(Shape::Payout, Asked::Cancel, false, &RELEASE).await;
 }

@@ -7,7 +7,7 @@ mod kinds;
 mod outages;
 mod races;
 mod served;
-mod shapes;
+pub mod shapes;
 mod simulation;
 mod stopped;
 mod stuck;

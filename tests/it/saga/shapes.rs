@@ -1,7 +1,7 @@
 //! The shapes that a request can have, as far as its sagas differ.
 
 use settlenet::domain::account::AccountRef;
-use settlenet::domain::ids::{AccountId, BrokerId, RequestId};
+use settlenet::domain::ids::{AccountId, BrokerId, ObligationId, RequestId};
 use settlenet::domain::request::{Request, RequestKind};
 use settlenet::domain::terms::{ObligationTerm, Party};
 use settlenet::services::network::{CommissionInput, CreateRequest};
@@ -28,10 +28,18 @@ pub enum Shape {
     ReceiverPays,
     /// Debits in both books, and nobody owes.
     ReceiverPaysNoDebt,
+    /// The author repays two debts, the second in part.
+    Settles,
+    /// The author repays one debt from a client's account, which is reserved.
+    SettlesFromClient,
+    /// An order: credits in both books.
+    Collect,
+    /// An order: debits in both books, both of them reserved.
+    Payout,
 }
 
 impl Shape {
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 13] = [
         Self::Plain,
         Self::NoDebt,
         Self::FromClient,
@@ -41,17 +49,27 @@ impl Shape {
         Self::SenderPays,
         Self::ReceiverPays,
         Self::ReceiverPaysNoDebt,
+        Self::Settles,
+        Self::SettlesFromClient,
+        Self::Collect,
+        Self::Payout,
     ];
 
     pub const fn reserves(self) -> bool {
         match self {
-            Self::FromClient | Self::FromClientNoDebt | Self::FromCashier => true,
+            Self::FromClient
+            | Self::FromClientNoDebt
+            | Self::FromCashier
+            | Self::SettlesFromClient
+            | Self::Payout => true,
             Self::Plain
             | Self::NoDebt
             | Self::ToClient
             | Self::SenderPays
             | Self::ReceiverPays
-            | Self::ReceiverPaysNoDebt => false,
+            | Self::ReceiverPaysNoDebt
+            | Self::Settles
+            | Self::Collect => false,
         }
     }
 
@@ -83,6 +101,32 @@ impl Shape {
                 input.commission = Some(rate(Party::Counterparty, 50));
                 input.obligation = Some(ObligationTerm::None);
             }
+            Self::Settles => {
+                owing(world, world.alpha, world.beta).await;
+                owing(world, world.alpha, world.beta).await;
+                input.kind = RequestKind::Settlement;
+                "15000.00".clone_into(&mut input.amount);
+            }
+            Self::SettlesFromClient => {
+                let owed = owing(world, world.alpha, world.beta).await;
+                input.kind = RequestKind::Settlement;
+                input.obligation_id = Some(owed);
+                input.account_id = Some(client(world, world.alpha, 1_000_000).await.id());
+            }
+            Self::Collect | Self::Payout => {
+                input.kind = if self == Self::Collect {
+                    RequestKind::Collect
+                } else {
+                    RequestKind::Payout
+                };
+                let client = client(world, world.alpha, 1_000_000).await;
+                input.counterpart_uid = Some(client.owner_ref);
+                let cashier = world.cashier(world.beta, &name());
+                accept_with = Some(world.funded(cashier, 1_500_000).await.id());
+                input.commission = Some(rate(Party::Author, 50));
+                let created = world.order(world.alpha, input).await;
+                return (created.0, accept_with);
+            }
         }
         (world.create(world.alpha, input).await, accept_with)
     }
@@ -104,6 +148,14 @@ impl Shape {
         world.mark_sent(&request).await;
         request.id
     }
+}
+
+/// A debt of 10,000.00.
+pub async fn owing(world: &World, debtor: BrokerId, creditor: BrokerId) -> ObligationId {
+    let id = world.sent(debtor, creditor).await;
+    world.confirm(id).await.expect("is booked");
+    let saga = world.completed_by(id).await;
+    ObligationId::derive(&[&saga.to_string()])
 }
 
 fn fixed(payer: Party, amount: &str) -> CommissionInput {

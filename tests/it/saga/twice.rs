@@ -13,7 +13,13 @@ use crate::harness::{World, assert_invariants};
 async fn a_confirm_goes_on_from_every_step_that_was_done_twice() {
     let world = World::new().await;
     let later = world.another(Duration::minutes(10));
-    for shape in [Shape::ReceiverPays, Shape::FromClientNoDebt] {
+    for shape in [
+        Shape::ReceiverPays,
+        Shape::FromClientNoDebt,
+        Shape::Settles,
+        Shape::Collect,
+        Shape::Payout,
+    ] {
         for died_after in 0.. {
             let id = shape.sent(&world).await;
             let plan = world.record_confirm(id).await;

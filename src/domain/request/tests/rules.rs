@@ -135,7 +135,7 @@ fn less_has_arrived() {
     let agreed = applied(confirm(&claim, AUTHOR, Some(claimed)));
     assert_eq!(agreed.request.settled_amount(), claimed);
     assert_eq!(agreed.plan.unwrap().debt().unwrap().amount, 999_000);
-    let done = agreed.request.completed(&[], start()).request;
+    let done = agreed.request.completed(&[], &[], start()).request;
     for request in [&agreed.request, &done] {
         assert_eq!(word(confirm(request, TARGET, Some(claimed))), "again");
         assert_ne!(
@@ -382,7 +382,7 @@ fn a_reservation_outlives_a_failed_confirm() {
     let settling = applied(sent.confirm(TARGET, None, SAGA, &usd(), start())).request;
     let failed = settling.confirm_failed(&json!({}), start()).request;
     assert_eq!(failed.reservation_saga_id, Some(ACCEPT_SAGA));
-    let completed = settling.completed(&[], start()).request;
+    let completed = settling.completed(&[], &[], start()).request;
     assert_eq!(completed.reservation_saga_id, None, "consumed");
 }
 
@@ -410,7 +410,7 @@ fn completion_names_both_books_entries() {
         tx_hash: Hash([u8::try_from(book).unwrap(); 32]),
     });
     let settling = in_state(RequestKind::Send, "settling");
-    let event = settling.completed(&booked, start()).event;
+    let event = settling.completed(&booked, &[], start()).event;
     assert_eq!(event.payload["saga"], SAGA.to_string());
     assert_eq!(event.payload["entries"][1]["book"], "2");
     assert_eq!(event.payload["entries"][1]["seq"], "12");

@@ -75,7 +75,7 @@ fn try_move(
         Move::SagaDone if request.status == RequestStatus::Accepting => {
             own(request.accept_settled(now))
         }
-        Move::SagaDone => own(request.completed(&[], now)),
+        Move::SagaDone => own(request.completed(&[], &[], now)),
         Move::SagaFailed if request.status == RequestStatus::Accepting => {
             own(request.accept_failed(&json!({}), now))
         }

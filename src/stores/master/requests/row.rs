@@ -8,7 +8,9 @@ use crate::domain::account::AccountRef;
 use crate::domain::canonical::Hash;
 use crate::domain::ids::RequestId;
 use crate::domain::money::Amount;
-use crate::domain::request::{Proposal, ProposalKind, Request, RequestKind, RequestStatus};
+use crate::domain::request::{
+    Proposal, ProposalKind, Request, RequestKind, RequestStatus, Settles,
+};
 use crate::domain::request_event::{Event, EventKind};
 use crate::domain::terms::Terms;
 use crate::stores::StoreError;
@@ -20,7 +22,7 @@ macro_rules! request_columns {
          currency_code, amount, received_amount, method, city_code, counterpart_uid, contact, note, \
          terms, author_account, counterparty_account, deadline_at, confirm_by, proposal, \
          proposal_by, saga_id, reservation_saga_id, proof_digest, event_seq, event_hash, \
-         created_at, accepted_at, sent_at, closed_at, updated_at"
+         created_at, accepted_at, sent_at, closed_at, updated_at, settles, auto_confirm, pickup_hash"
     };
 }
 pub(super) use request_columns;
@@ -60,6 +62,9 @@ pub(super) struct RequestRow {
     sent_at: Option<DateTime<Utc>>,
     closed_at: Option<DateTime<Utc>>,
     updated_at: DateTime<Utc>,
+    settles: Option<Json<Settles>>,
+    auto_confirm: bool,
+    pickup_hash: Option<String>,
 }
 
 impl RequestRow {
@@ -95,6 +100,9 @@ impl RequestRow {
             contact: self.contact,
             note: self.note,
             terms: self.terms.0,
+            settles: self.settles.map(|json| json.0),
+            auto_confirm: self.auto_confirm,
+            pickup_hash: self.pickup_hash,
             author_account: self.author_account.map(|json| json.0),
             counterparty_account: self.counterparty_account.map(|json| json.0),
             deadline_at: self.deadline_at,

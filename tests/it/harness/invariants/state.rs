@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use settlenet::domain::book::Reservation;
-use settlenet::domain::ids::{BrokerId, ObligationId, RequestId};
+use settlenet::domain::ids::{BrokerId, RequestId};
 use settlenet::domain::ledger::{
     AccountName, Balances, HOLD_INDEX, SETTLE_INDEX, TransferId, transfer_id,
 };
@@ -13,6 +13,7 @@ use settlenet::stores::ledger::{AccountSpec, TransferRecord};
 use settlenet::stores::master::obligations::{self, Obligation};
 use settlenet::stores::master::requests;
 use settlenet::stores::master::sagas::{self, SagaRecord};
+use settlenet::stores::master::settlements::{self, Settlement};
 use settlenet::stores::pool::Pool;
 use uuid::Uuid;
 
@@ -39,8 +40,7 @@ pub(super) struct State {
     pub(super) requests: BTreeMap<String, Request>,
     pub(super) sagas: Vec<(SagaRecord, Cursors)>,
     pub(super) obligations: Vec<Obligation>,
-    /// What of each obligation was settled, by repayments and by netting.
-    pub(super) settled: BTreeMap<ObligationId, u64>,
+    pub(super) parts: Vec<Settlement>,
     pub(super) transfers: BTreeMap<TransferId, TransferRecord>,
     pub(super) positions: BTreeMap<BrokerId, Balances>,
 }
@@ -60,6 +60,11 @@ impl State {
             loaded.insert(request.id.to_string(), request);
         }
         let (sagas, obligations) = load_sagas(master).await;
+        let mut parts = Vec::new();
+        for owed in &obligations {
+            let of = settlements::of_obligation(master, owed.id, 10_000).await;
+            parts.extend(of.expect("reads"));
+        }
         let ledger = &world.app.systems.ledger;
         let wanted: Vec<TransferId> = sagas
             .iter()
@@ -79,7 +84,7 @@ impl State {
             requests: loaded,
             sagas,
             obligations,
-            settled: load_settled(master).await,
+            parts,
             transfers: wanted
                 .into_iter()
                 .zip(found)
@@ -177,18 +182,4 @@ async fn load_sagas(master: &Pool) -> (Vec<(SagaRecord, Cursors)>, Vec<Obligatio
     let all = ids(master, "SELECT obligation_id FROM obligation").await;
     assert_eq!(all.len(), owed.len(), "an obligation without a saga");
     (sagas, owed)
-}
-
-async fn load_settled(master: &Pool) -> BTreeMap<ObligationId, u64> {
-    let rows: Vec<(u64, u64)> = sqlx::query_as(
-        "SELECT obligation_id, CAST(SUM(settled_amount) AS UNSIGNED) FROM obligation_settlement
-         GROUP BY obligation_id",
-    )
-    .fetch_all(master)
-    .await
-    .expect("reads");
-    let settled = rows.into_iter();
-    settled
-        .map(|(id, amount)| (ObligationId::from_bits(id), amount))
-        .collect()
 }
