@@ -5,6 +5,7 @@ mod job;
 mod network;
 mod payments;
 mod providers;
+mod schemes;
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -24,8 +25,8 @@ use crate::stack::{end_companions, start_detached};
 ///
 /// Starts a stack as `settlenet dev` does, makes four brokers (Alpha and Beta with databases of
 /// their own, Gamma and Delta on a shared shard), serves the API, settles a request between two of
-/// them through it, pays a client out and takes money in through simulated payment providers, and
-/// prints every step. The server and the log-ins stay; `settlenet down` stops it all. Can be run
+/// them through it, has one take cash from a client of the other and pay it out, pays a client out
+/// and takes money in through simulated payment providers, and prints every step. The server and the log-ins stay; `settlenet down` stops it all. Can be run
 /// again: the network and its history are kept.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
@@ -54,6 +55,7 @@ pub(super) async fn run(args: Args) -> Result<ExitCode, Failure> {
     let providers = Providers::start(&program, &dir, &address)?;
     serve(&program, &dir, &description.config, &address, &providers).await?;
     job::run(&app, &address, &network).await?;
+    schemes::run(&address, &network).await?;
     payments::run(&app, &address, &network, &providers).await?;
     print_end(&address, &network, &providers, &args.dir);
     Ok(ExitCode::SUCCESS)

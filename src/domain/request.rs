@@ -275,10 +275,10 @@ impl Request {
         self.received_amount.unwrap_or(self.amount)
     }
 
-    /// Who will owe whom, with `counterparty` on the other side.
+    /// Who will owe whom at most, with `counterparty` on the other side.
     #[must_use]
     pub fn owing_with(&self, counterparty: BrokerId) -> Option<Owing> {
-        let (debtor, amount) = self.terms.obligation_on(self.settled_amount())?;
+        let (debtor, amount) = self.terms.obligation_on(self.amount)?;
         let broker_of = |party| match party {
             Party::Author => self.author,
             Party::Counterparty => counterparty,

@@ -5,7 +5,9 @@ use settlenet::domain::ids::ObligationId;
 use settlenet::domain::obligation::ObligationStatus;
 use settlenet::stores::book::partners;
 use settlenet::stores::master::obligations::Filter;
-use settlenet::stores::master::{feed, moves, obligations, requests, sagas};
+use settlenet::stores::master::{
+    credit_lines, feed, moves, obligations, requests, sagas, settlements,
+};
 use settlenet::stores::migrate::{Kind, migrate};
 use sqlx::mysql::MySqlRow;
 use sqlx::{AssertSqlSafe, MySqlPool, Row};
@@ -22,6 +24,7 @@ async fn plan(pool: &MySqlPool, sql: &str, binds: &[Bind]) -> Vec<(String, Optio
         query = match bind {
             Bind::Now => query.bind(Utc::now()),
             Bind::Number(number) => query.bind(*number),
+            Bind::Text(text) => query.bind(*text),
         };
     }
     let rows: Vec<MySqlRow> = query.fetch_all(pool).await.unwrap();
@@ -42,6 +45,7 @@ async fn plan(pool: &MySqlPool, sql: &str, binds: &[Bind]) -> Vec<(String, Optio
 enum Bind {
     Now,
     Number(u32),
+    Text(&'static str),
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -230,5 +234,53 @@ async fn moves_that_are_due_are_found_by_an_index() {
     for (table, key, read) in due {
         assert_eq!(key.as_deref(), Some("broker_move_due"), "{table}");
         assert!(read < 100, "{table}: {read}");
+    }
+}
+
+/// What a settlement locks and what a credit line has used of a pair are ranges of that pair, whatever
+/// else there is.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pairs_debts_are_found_by_an_index() {
+    use Bind::{Number, Text};
+    let databases = Databases::new().await;
+    migrate(databases.master_url(), Kind::Master).await.unwrap();
+    let pool = MySqlPool::connect(databases.master_url().expose())
+        .await
+        .unwrap();
+    for fill in [
+        "INSERT INTO obligation (obligation_id, saga_id, subject, debtor_broker_id,
+             creditor_broker_id, currency_code, amount, remaining_amount, status, created_at)
+         SELECT seq, UNHEX(LPAD(HEX(seq), 32, '0')), 'x', 1, 2 + seq % 500, 'USD', 1, 1,
+             IF(seq % 3 = 0, 'active', 'settled'), NOW(6) + INTERVAL seq SECOND
+         FROM seq_1_to_HISTORY",
+        "INSERT INTO network_request (request_id, author_broker_id, broadcast, type, status, version,
+             currency_code, amount, method, terms, event_seq, event_hash, created_at, updated_at,
+             credit_debtor_id, credit_creditor_id, credit_amount)
+         SELECT seq, 1, 0, 'send', 'accepted', 1, 'USD', 1, 'cash', '{}', 1, REPEAT('x', 32), NOW(6),
+             NOW(6), 1, 2 + seq % 500, 1
+         FROM seq_1_to_HISTORY",
+        "ANALYZE TABLE obligation, network_request",
+    ] {
+        let fill = fill.replace("HISTORY", &HISTORY.to_string());
+        sqlx::raw_sql(AssertSqlSafe(fill)).execute(&pool).await.unwrap();
+    }
+    let pair = [Number(1), Number(7), Text("USD")];
+    let locked = [&pair[..], &[Number(1_000)]].concat();
+    let used = [pair, pair].concat();
+    for (sql, values, keys) in [
+        (settlements::LOCK_OPEN, locked, &["obligation_pair"][..]),
+        (
+            credit_lines::USED,
+            used,
+            &["obligation_pair", "request_credit"],
+        ),
+    ] {
+        let found = plan(&pool, sql, &values).await;
+        assert_eq!(found.len(), keys.len(), "{sql} {found:?}");
+        for (table, key, rows) in found {
+            let key = key.unwrap_or_default();
+            assert!(keys.contains(&key.as_str()), "{table}: {key}");
+            assert!(rows < i64::from(HISTORY) / 100, "{table}: {rows} rows");
+        }
     }
 }

@@ -13,6 +13,7 @@ use settlenet::stores::pool::{Pool, PoolBounds};
 use sqlx::AssertSqlSafe;
 
 use crate::harness::{World, start};
+use crate::saga::Shape;
 
 fn reconcile(world: &World) -> Reconcile {
     let currencies = Arc::clone(&world.app.currencies);
@@ -316,6 +317,65 @@ async fn a_missing_or_doubled_effect_is_found() {
             .count()
             > 1
     );
+}
+
+/// What was promised of a debt, what repaid it, and what counts against a credit line.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_does_not_follow_from_repayments_is_found() {
+    let world = World::new().await;
+    let master = world.app.systems.master.clone();
+    let repaid = Shape::Settles.sent(&world).await;
+    world.confirm(repaid).await.unwrap();
+    let open = Shape::SettlesFromClient.accepted(&world).await.id;
+    let owing = Shape::Plain.accepted(&world).await.id;
+    assert!(report(&world).await.is_clean());
+    let (repaid, open) = (format!("'{repaid}'"), format!("'{open}'"));
+    let parts = |set: &str, subject: &str| {
+        format!("UPDATE obligation_settlement SET {set} WHERE subject = {subject} LIMIT 1")
+    };
+    let of_plain = |set: &str| {
+        let id = owing.bits();
+        format!("UPDATE network_request SET {set} WHERE request_id = {id}")
+    };
+    for (there, back, expected) in [
+        (
+            parts("settled_amount = settled_amount - 1", &repaid),
+            parts("settled_amount = settled_amount + 1", &repaid),
+            ["it has repaid", "its settlements say"],
+        ),
+        (
+            parts("status = 'released'", &open),
+            parts("status = 'reserved'", &open),
+            [
+                "of debts is reserved for it",
+                "is reserved; its settlements say",
+            ],
+        ),
+        (
+            "UPDATE obligation SET reserved_amount = reserved_amount + 1".to_owned(),
+            "UPDATE obligation SET reserved_amount = reserved_amount - 1".to_owned(),
+            [
+                "is reserved; its settlements say",
+                "is reserved; its settlements say",
+            ],
+        ),
+        (
+            of_plain("credit_amount = credit_amount - 1"),
+            of_plain("credit_amount = credit_amount + 1"),
+            ["of a credit line", "of a credit line"],
+        ),
+    ] {
+        run(&master, there.clone()).await;
+        let found = of_requests(&world).await;
+        for words in expected {
+            assert!(
+                found.iter().any(|line| line.contains(words)),
+                "{there}: {found:?}"
+            );
+        }
+        run(&master, back).await;
+        assert_eq!(of_requests(&world).await, [] as [String; 0], "{there}");
+    }
 }
 
 /// The breaks of invariant 1 alone.

@@ -52,6 +52,18 @@ impl Caller {
         let answer = request.bearer_auth(&self.token).send().await?;
         read(answer).await.with_context(|| path.to_owned())
     }
+
+    /// A POST that creates something, under a new key.
+    pub(super) async fn create(&self, path: &str, body: &Value) -> anyhow::Result<Value> {
+        let key = uuid::Uuid::new_v4().to_string();
+        self.post(path, body, Some(&key)).await
+    }
+
+    pub(super) async fn put(&self, path: &str, body: &Value) -> anyhow::Result<Value> {
+        let request = self.client.put(format!("{}{path}", self.address));
+        let answer = request.json(body).bearer_auth(&self.token).send().await?;
+        read(answer).await.with_context(|| path.to_owned())
+    }
 }
 
 /// A member of an answer as text; empty where it isn't there.

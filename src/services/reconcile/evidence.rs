@@ -11,7 +11,7 @@ use crate::domain::canonical::Hash;
 use crate::domain::chain::Entry;
 use crate::domain::ids::{BrokerId, RequestId};
 use crate::domain::ledger::{HOLD_INDEX, SETTLE_INDEX, TransferId, transfer_id};
-use crate::domain::request::Request;
+use crate::domain::request::{Owing, Request};
 use crate::domain::request_event::Event;
 use crate::domain::saga::{Outcome, SagaKind, StepDirection};
 use crate::stores::StoreError;
@@ -41,6 +41,8 @@ pub(super) struct Evidence {
     pub(super) sagas: BTreeMap<String, Vec<SagaOf>>,
     /// By saga.
     pub(super) obligations: BTreeMap<Uuid, Obligation>,
+    /// What the rows say that requests take of credit lines.
+    pub(super) credit: BTreeMap<RequestId, Option<Owing>>,
     /// By subject.
     pub(super) settlements: BTreeMap<String, Vec<Settlement>>,
     pub(super) transfers: BTreeMap<TransferId, TransferRecord>,
@@ -90,6 +92,7 @@ impl Reconcile {
         for obligation in obligations::of_sagas(master, &confirms).await? {
             all.obligations.insert(obligation.saga_id, obligation);
         }
+        all.credit = audit::credit_holds(master, &ids).await?;
         for part in settlements::of_subjects(master, &subjects).await? {
             let of = all.settlements.entry(part.subject.clone()).or_default();
             of.push(part);

@@ -13,14 +13,17 @@ use crate::domain::settlement::PartStatus;
 use crate::stores::master::audit::{self, Unsettled};
 
 impl Evidence {
-    /// What a request has promised and repaid of obligations, against its state and its completion.
-    /// No saga may be changing it.
+    /// What a request has promised and repaid of obligations, and takes of a credit line, against its
+    /// state and its completion. No saga may be changing it.
     pub(super) fn settlement_faults(
         &self,
         request: &Request,
         completion: Option<&Event>,
         found: &mut Vec<String>,
     ) {
+        if self.credit.get(&request.id) != Some(&request.credit_hold()) {
+            found.push("it takes another amount of a credit line than its terms say".to_owned());
+        }
         let subject = request.id.to_string();
         let parts = self
             .settlements

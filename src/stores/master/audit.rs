@@ -14,6 +14,7 @@ use uuid::Uuid;
 
 use super::{failed, requests};
 use crate::domain::ids::{BrokerId, ObligationId, RequestId};
+use crate::domain::request::Owing;
 use crate::domain::saga::{SagaKind, SagaStatus};
 use crate::stores::StoreError;
 use crate::stores::error::corrupt;
@@ -118,6 +119,36 @@ pub async fn promising(master: &Pool, broker: BrokerId) -> Result<Vec<RequestId>
     .await
     .map_err(failed)?;
     Ok(ids.into_iter().map(RequestId::from_bits).collect())
+}
+
+/// What the rows of some requests say that they take of credit lines.
+///
+/// # Errors
+/// The master's.
+pub async fn credit_holds(
+    master: &Pool,
+    ids: &[RequestId],
+) -> Result<BTreeMap<RequestId, Option<Owing>>, StoreError> {
+    type Row = (u64, Option<u64>, Option<u64>, Option<u64>);
+    let bits: Vec<u64> = ids.iter().map(|id| id.bits()).collect();
+    let rows: Vec<Row> = strays::among(
+        master,
+        "SELECT request_id, credit_debtor_id, credit_creditor_id, credit_amount
+         FROM network_request WHERE request_id IN (",
+        &bits,
+        ")",
+    )
+    .await?;
+    let hold = |(id, debtor, creditor, amount): Row| {
+        let owing = debtor.zip(creditor).zip(amount);
+        let owing = owing.map(|((debtor, creditor), amount)| Owing {
+            debtor,
+            creditor,
+            amount,
+        });
+        (RequestId::from_bits(id), owing)
+    };
+    Ok(rows.into_iter().map(hold).collect())
 }
 
 /// A saga of a subject.

@@ -21,12 +21,13 @@ use settlenet::app::App;
 use settlenet::config::Millis;
 use settlenet::domain::account::AccountRef;
 use settlenet::domain::ids::{BrokerId, RequestId};
-use settlenet::domain::request::{Request, RequestKind};
+use settlenet::domain::proof::Proof;
+use settlenet::domain::request::{Request, RequestKind, RequestStatus};
 use settlenet::domain::saga::SagaStatus;
 use settlenet::domain::terms::{ObligationTerm, Party};
 use settlenet::runtime::Clock;
 use settlenet::runtime::failpoint::{self, Ask};
-use settlenet::services::network::{CommissionInput, CreateRequest, NetworkError};
+use settlenet::services::network::{Actor, Answer, CommissionInput, CreateRequest, NetworkError};
 use settlenet::stores::StoreError;
 use settlenet::stores::master::{requests, sagas};
 use uuid::Uuid;
@@ -134,6 +135,9 @@ impl Simulation {
             log: Vec::new(),
         };
         for broker in run.world.brokers.clone() {
+            let network = &run.world.app.network;
+            let cities = network.set_cities(broker, vec!["DXB".to_owned()]);
+            cities.await.expect("are set");
             let client = run.world.client(broker, "FO-000000000001");
             let cashier = run.world.cashier(broker, "till");
             for account in [client, cashier] {
@@ -217,10 +221,71 @@ impl Simulation {
         let network = self.apps[process].network.clone();
         let actor = World::actor(author);
         let intention = World::intention();
-        let created = network.create_request(&actor, intention, input);
-        if let Some(Ok(answer)) = within(fate, created).await {
-            self.requests.push(answer.request.id);
+        if input.kind.is_order() {
+            let created = network.create_order(&actor, intention, input);
+            if let Some(Ok(created)) = within(fate, created).await {
+                self.requests.push(created.answer.request.id);
+            }
+            return;
         }
+        let created = network.create_request(&actor, intention, input);
+        match within(fate, created).await {
+            Some(Ok(answer)) => self.requests.push(answer.request.id),
+            other => self.log.push(format!("    {other:?}")),
+        }
+    }
+
+    /// A request to repay some of what is owed, or an order, in place of a plain one.
+    fn vary(&mut self, input: &mut CreateRequest) {
+        let target = input.target_broker_id;
+        match (self.rng.random_range(0..10), target) {
+            (0..=1, Some(_)) => {
+                input.kind = RequestKind::Settlement;
+                input.obligation = None;
+                input.commission = None;
+                input.counterpart_uid = None;
+                input.debtor = Some(Party::Author).filter(|_| self.rng.random_bool(0.5));
+                if input.debtor.is_none() {
+                    input.debtor = Some(Party::Counterparty);
+                    input.account_id = None;
+                }
+                // Small, so that there is something to repay.
+                "3.00".clone_into(&mut input.amount);
+            }
+            (2..=4, _) => {
+                input.kind = if self.rng.random_bool(0.5) {
+                    RequestKind::Collect
+                } else {
+                    RequestKind::Payout
+                };
+                input.counterpart_uid = Some("FO-000000000001".to_owned());
+                input.account_id = None;
+                input.auto_confirm = self.rng.random_bool(0.3);
+            }
+            _ => {}
+        }
+    }
+
+    /// Executes an order; a payout with its code, or now and then with another.
+    async fn execute(
+        &mut self,
+        request: &Request,
+        actor: &Actor,
+        proofs: Vec<Proof>,
+        process: usize,
+        fate: Fate,
+    ) -> Option<Result<Answer, NetworkError>> {
+        let network = self.apps[process].network.clone();
+        let id = request.id;
+        let mut code = None;
+        if request.kind == RequestKind::Payout && request.status == RequestStatus::Accepted {
+            let author = World::actor(request.author);
+            code = match within(Fate::None, network.renew_pickup(&author, id)).await {
+                Some(Ok((_, code))) if self.rng.random_bool(0.8) => Some(code),
+                _ => Some("00000000".into()),
+            };
+        }
+        within(fate, network.execute_order(actor, id, proofs, code)).await
     }
 
     fn input(&mut self, author: BrokerId) -> CreateRequest {
@@ -276,6 +341,7 @@ impl Simulation {
             let hours = rng.random_range(1..10);
             input.deadline_at = Some(self.clocks[1].now() + Span::hours(hours));
         }
+        self.vary(&mut input);
         input
     }
 
@@ -303,9 +369,10 @@ impl Simulation {
             .filter(|_| self.rng.random_bool(0.85));
         let by = by.unwrap_or(anybody);
         let actor = World::actor(by);
+        let often = if request.kind.is_order() { 0.9 } else { 0.4 };
         let account = self
             .rng
-            .random_bool(0.4)
+            .random_bool(often)
             .then(|| self.account_of(by))
             .flatten();
         let account = account.map(|account| account.id());
@@ -324,6 +391,9 @@ impl Simulation {
             Move::Reject => within(fate, network.reject_request(&actor, id, None)).await,
             Move::Cancel => within(fate, network.cancel_request(&actor, id)).await,
             Move::Resend => within(fate, network.resend_request(&actor, id)).await,
+            Move::Sent if request.kind.is_order() => {
+                self.execute(&request, &actor, proofs, process, fate).await
+            }
             Move::Sent => within(fate, network.mark_sent(&actor, id, proofs)).await,
             Move::Confirm => within(fate, network.confirm_received(&actor, id, None)).await,
             Move::ConfirmLess => {
@@ -444,10 +514,11 @@ impl Simulation {
     /// The events of a request that its life doesn't allow, told by a table of its own.
     async fn illegal(&self, id: RequestId) -> Vec<String> {
         let events = requests::events(&self.world.app.systems.master, id).await;
+        let at_once = self.world.request(id).await.auto_confirm;
         let mut status = None;
         let mut illegal = Vec::new();
         for (event, _) in events.expect("reads") {
-            match after(status, event.kind) {
+            match after(status, event.kind, at_once) {
                 Some(next) => status = Some(next),
                 None => illegal.push(format!("{id}: {} when {status:?}", event.kind)),
             }

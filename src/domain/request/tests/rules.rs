@@ -570,3 +570,25 @@ fn a_refusal_tells_the_other_side_no_balance() {
     assert_eq!(given_up.event.payload["reason"]["code"], "given_up");
     assert_eq!(given_up.event.private, None);
 }
+
+/// Until a debt stands, all that it may come to counts against a credit line; afterwards nothing.
+#[test]
+fn what_is_accepted_counts_until_it_ends() {
+    let held = |state| in_state(RequestKind::Send, state).credit_hold();
+    for state in ["accepting", "accepted", "sent", "settling", "disputed"] {
+        let owing = held(state).unwrap();
+        let sides = (owing.debtor, owing.creditor, owing.amount);
+        assert_eq!(sides, (AUTHOR, TARGET, 1_000_000), "{state}");
+    }
+    for state in ["pending", "completed", "rejected", "cancelled", "expired"] {
+        assert_eq!(held(state), None, "{state}");
+    }
+    let claimed = applied(in_state(RequestKind::Send, "sent").confirm(
+        TARGET,
+        Some(amount(5)),
+        SAGA,
+        &usd(),
+        start(),
+    ));
+    assert_eq!(claimed.request.credit_hold().unwrap().amount, 1_000_000);
+}

@@ -65,10 +65,12 @@ pub(super) fn next(status: RequestStatus) -> Move {
     }
 }
 
-/// Status and whether a saga owns the request, after an event; `None` where it may not happen.
+/// Status and whether a saga owns the request, after an event; `None` where it may not happen. What
+/// is `at_once` confirmed by being executed begins its saga so.
 pub(super) fn after(
     before: Option<(RequestStatus, bool)>,
     event: EventKind,
+    at_once: bool,
 ) -> Option<(RequestStatus, bool)> {
     use EventKind as E;
     use RequestStatus as S;
@@ -82,9 +84,10 @@ pub(super) fn after(
         (Some((S::Accepted | S::Sent, false)), E::CancelProposed)
         | (Some((S::Sent, false)), E::ResendProposed | E::ReceivedClaimed) => before,
         (Some((S::Pending | S::Accepted | S::Sent, false)), E::Cancelled) => to(S::Cancelled),
-        (Some((S::Accepted, false)), E::Sent) | (Some((S::Sent, true)), E::ConfirmFailed) => {
-            to(S::Sent)
-        }
+        (Some((S::Accepted, false)), E::Sent) => Some((S::Sent, at_once)),
+        (Some((S::Sent, true)), E::ConfirmFailed) => to(S::Sent),
+        (Some((S::Pending | S::Accepted, false)), E::PickupRenewed)
+        | (Some((S::Accepted, false)), E::PickupRefused) => before,
         (Some((S::Sent, false)), E::Confirmed) => Some((S::Sent, true)),
         (Some((S::Sent, true)), E::Completed) => to(S::Completed),
         (Some((S::Pending | S::Accepted, false)), E::Expired) => to(S::Expired),
