@@ -4,7 +4,9 @@
 set -euo pipefail
 
 root=$(cd "$(dirname "$0")/.." && pwd)
+. "$root/scripts/wheels.sh"
 zig_version=0.14.1
+networkx_version=3.4.2
 tb_version=0.16.78
 # The commit that release was cut from: the server reports it, nothing is fetched by it.
 tb_commit=c3d9b09dc88e94dde9ac915c6e94a4c650332080
@@ -67,15 +69,20 @@ install_packages() {
 install_zig() {
     [ -x "$toolchain/zig" ] && return
     say "fetching zig $zig_version (PyPI: ziglang)"
-    local work
-    work=$(mktemp -d "$cache/zig.XXXXXX")
-    scratch+=("$work")
-    python3 -m pip download --quiet --no-deps --disable-pip-version-check -d "$work" "ziglang==$zig_version"
-    python3 -m zipfile -e "$work"/ziglang-*.whl "$work/wheel"
-    chmod +x "$work/wheel/ziglang/zig"
-    rm -rf "$toolchain/ziglang"
-    mv "$work/wheel/ziglang" "$toolchain/ziglang"
-    ln -sfn ziglang/zig "$toolchain/zig"
+    rm -rf "$toolchain/zig-wheel"
+    fetch_wheels "$toolchain/zig-wheel" "ziglang==$zig_version"
+    chmod +x "$toolchain/zig-wheel/ziglang/zig"
+    ln -sfn zig-wheel/ziglang/zig "$toolchain/zig"
+}
+
+# The solver that tests compare netting with; of Python alone, so any Python can read it.
+install_networkx() {
+    local folder=networkx-$networkx_version
+    if [ ! -d "$toolchain/$folder" ]; then
+        say "fetching networkx $networkx_version (PyPI: networkx)"
+        fetch_wheels "$toolchain/$folder" "networkx==$networkx_version"
+    fi
+    ln -sfn "$folder" "$toolchain/networkx"
 }
 
 # cargo keeps the unpacked sources of a crate in its own registry folder.
@@ -118,6 +125,7 @@ if command -v flock >/dev/null; then flock 9; fi
 install_packages
 install_lint_tools
 install_zig
+install_networkx
 ln -sfn "$toolchain" "$root/.local/toolchain"
 (cd "$root" && cargo fetch --locked --quiet)
 build_tigerbeetle

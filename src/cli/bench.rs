@@ -4,6 +4,7 @@ mod bare;
 mod floors;
 mod load;
 mod moving;
+mod netting;
 mod network;
 mod payments;
 mod report;
@@ -15,18 +16,19 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use self::report::Figure;
 use super::Failure;
 use crate::config::Config;
 use crate::stack::start_detached;
 
-/// Measure how fast it settles, moves books and works off payments, and what idle brokers cost
+/// Measure how fast it settles, nets, moves books and works off payments, and what idle brokers cost
 ///
-/// Starts a stack of its own, measures, prints a table and writes a JSON list of
+/// Starts a stack of its own (netting needs none), measures, prints a table and writes a JSON list of
 /// {group, name, value, unit, floor, floor_value, ratio, target}: ratio is value over floor_value.
 /// Figures, never a pass or fail. Use a release build and an otherwise idle machine.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// One group only: settlement, payments, move or tenancy
+    /// One group only: netting, settlement, payments, move or tenancy
     #[arg(long, value_name = "GROUP", env = "ONLY")]
     only: Option<String>,
     /// A short run, for a look
@@ -40,13 +42,15 @@ pub(super) struct Args {
     dir: PathBuf,
 }
 
-const GROUPS: [&str; 4] = ["settlement", "payments", "move", "tenancy"];
+/// The first needs no servers, and is measured before there are any.
+const GROUPS: [&str; 5] = [netting::GROUP, "settlement", "payments", "move", "tenancy"];
 
 /// The stack ends by itself that long after the run.
 const LINGER: Duration = Duration::from_secs(5);
 
 pub(super) async fn run(args: Args) -> Result<ExitCode, Failure> {
-    if let Some(only) = args.only.as_deref().filter(|only| !only.is_empty())
+    let only = args.only.as_deref().filter(|only| !only.is_empty());
+    if let Some(only) = only
         && !GROUPS.contains(&only)
     {
         return Err(anyhow::anyhow!("--only {only}: there is {}", GROUPS.join(", ")).into());
@@ -54,15 +58,29 @@ pub(super) async fn run(args: Args) -> Result<ExitCode, Failure> {
     if cfg!(debug_assertions) {
         eprintln!("this is a debug build: its figures mean little");
     }
+    let mut figures = Vec::new();
+    if only.is_none_or(|only| only == netting::GROUP) {
+        figures.extend(tokio::task::spawn_blocking(move || netting::measure(args.quick)).await??);
+    }
+    if only != Some(netting::GROUP) {
+        figures.extend(on_servers(&args, only).await?);
+    }
+    report::print(&figures);
+    report::write(&figures, &args.output)?;
+    eprintln!("written to {}", args.output.display());
+    Ok(ExitCode::SUCCESS)
+}
+
+/// All groups, or one, that need servers.
+async fn on_servers(args: &Args, only: Option<&str>) -> anyhow::Result<Vec<Figure>> {
     let program = std::env::current_exe()?;
     let dir = std::path::absolute(&args.dir)?;
     eprintln!("starting the servers");
     let start = move || start_detached(&program, &dir, Some(LINGER));
     let (description, _hold, _) = tokio::task::spawn_blocking(start).await??;
     let config = Config::load(Some(&description.config))?;
-    let only = args.only.as_deref().filter(|only| !only.is_empty());
     let mut figures = Vec::new();
-    for group in GROUPS
+    for group in GROUPS[1..]
         .iter()
         .filter(|group| only.is_none_or(|only| only == **group))
     {
@@ -75,8 +93,5 @@ pub(super) async fn run(args: Args) -> Result<ExitCode, Failure> {
             _ => settlement::measure(&config, args.quick).await?,
         });
     }
-    report::print(&figures);
-    report::write(&figures, &args.output)?;
-    eprintln!("written to {}", args.output.display());
-    Ok(ExitCode::SUCCESS)
+    Ok(figures)
 }

@@ -2,12 +2,15 @@
 //! 0x01 and its two children, and the left side of a tree is the largest full one that leaves
 //! something for the right.
 
+use sha2::{Digest as _, Sha256};
+
 use super::canonical::Hash;
 
 /// The hash of a leaf.
 #[must_use]
 pub fn leaf(bytes: &[u8]) -> Hash {
-    Hash::of_bytes(&[&[0], bytes].concat())
+    let sha256 = Sha256::new().chain_update([0]).chain_update(bytes);
+    Hash(sha256.finalize().into())
 }
 
 /// The hash of a node.

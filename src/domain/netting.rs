@@ -9,6 +9,7 @@ pub mod certificate;
 pub mod circulation;
 pub mod measure;
 pub mod sample;
+mod text;
 pub mod verify;
 
 #[cfg(test)]
@@ -65,32 +66,23 @@ pub fn clear(claims: &[Claim]) -> Clearing {
         .collect();
     brokers.sort_unstable();
     brokers.dedup();
-    let node = |broker: BrokerId| {
-        let place = brokers.binary_search(&broker).unwrap_or_default();
-        u32::try_from(place).unwrap_or(u32::MAX)
-    };
-    let mut order: Vec<(u32, u32, usize)> = claims
+    let node = |broker: BrokerId| brokers.binary_search(&broker).unwrap_or_default();
+    let nodes = claims
         .iter()
-        .enumerate()
-        .map(|(place, claim)| (node(claim.debtor), node(claim.creditor), place))
-        .collect();
-    order.sort_unstable();
-    let (arcs, members) = merged(claims, &order);
+        .map(|claim| (node(claim.debtor), node(claim.creditor)));
+    let nodes: Vec<(usize, usize)> = nodes.collect();
+    let order: Vec<usize> = (0..claims.len()).collect();
+    let order = sorted(&order, brokers.len(), |place| nodes[place].1);
+    let order = sorted(&order, brokers.len(), |place| nodes[place].0);
+    let (arcs, members) = merged(claims, &nodes, &order);
     let cleared = circulation::clear(brokers.len(), &arcs);
-    let mut lines: Vec<Line> = Vec::with_capacity(claims.len());
+    let mut lines: Vec<Line> = claims.iter().map(Line::untouched).collect();
     for ((arc, left), claims_of) in arcs.iter().zip(&cleared.left).zip(members) {
         let mut reduce = arc.amount - left;
-        for (_, _, place) in &order[claims_of] {
-            let claim = claims[*place];
-            let reduction = reduce.min(claim.amount);
-            reduce -= reduction;
-            lines.push(Line {
-                id: claim.id,
-                debtor: claim.debtor,
-                creditor: claim.creditor,
-                amount: claim.amount,
-                reduction,
-            });
+        for place in &order[claims_of] {
+            let line = &mut lines[*place];
+            line.reduction = reduce.min(line.amount);
+            reduce -= line.reduction;
         }
     }
     lines.sort_unstable_by_key(|line| line.id);
@@ -98,17 +90,39 @@ pub fn clear(claims: &[Claim]) -> Clearing {
     Clearing { lines, prices }
 }
 
-/// One arc for all claims of one creditor on one debtor, where their sum fits; and which they are.
+/// Places by a key below `keys`, rising; those of one key stay as they are.
+fn sorted(places: &[usize], keys: usize, key: impl Fn(usize) -> usize) -> Vec<usize> {
+    let mut next = vec![0; keys + 1];
+    for place in places {
+        next[key(*place) + 1] += 1;
+    }
+    for key in 0..keys {
+        next[key + 1] += next[key];
+    }
+    let mut sorted = vec![0; places.len()];
+    for place in places {
+        let at = &mut next[key(*place)];
+        sorted[*at] = *place;
+        *at += 1;
+    }
+    sorted
+}
+
+/// One arc for all claims of one creditor on one debtor, where their sum fits; and which they are,
+/// as parts of `order`.
 fn merged(
     claims: &[Claim],
-    order: &[(u32, u32, usize)],
+    nodes: &[(usize, usize)],
+    order: &[usize],
 ) -> (Vec<Arc>, Vec<std::ops::Range<usize>>) {
+    let number = |node: usize| u32::try_from(node).unwrap_or(u32::MAX);
     let mut arcs: Vec<Arc> = Vec::new();
     let mut members: Vec<std::ops::Range<usize>> = Vec::new();
-    for (at, (debtor, creditor, place)) in order.iter().enumerate() {
+    for (at, place) in order.iter().enumerate() {
         let amount = claims[*place].amount;
+        let (debtor, creditor) = (number(nodes[*place].0), number(nodes[*place].1));
         if let (Some(arc), Some(of)) = (arcs.last_mut(), members.last_mut())
-            && (arc.debtor, arc.creditor) == (*debtor, *creditor)
+            && (arc.debtor, arc.creditor) == (debtor, creditor)
             && let Some(sum) = arc.amount.checked_add(amount)
         {
             arc.amount = sum;
@@ -116,8 +130,8 @@ fn merged(
             continue;
         }
         arcs.push(Arc {
-            debtor: *debtor,
-            creditor: *creditor,
+            debtor,
+            creditor,
             amount,
         });
         members.push(at..at + 1);

@@ -19,6 +19,8 @@ mod ledger;
 mod migrate;
 mod moves;
 mod netting;
+mod netting_certificate;
+mod netting_solver;
 mod network;
 mod offboarding;
 mod pauses;

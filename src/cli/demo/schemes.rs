@@ -204,7 +204,7 @@ fn words(thing: &Value) {
 async fn partner(caller: &Caller, name: &str, what: &str) -> anyhow::Result<String> {
     let body = json!({ "kind": "offline", "display_name": name });
     let made = caller.create("/v1/partners", &body).await?;
-    let uid = text(&made, "uid");
+    let uid = text(&made, "id");
     say(&format!("{name} is {what}: {uid}"));
     Ok(uid)
 }

@@ -21,10 +21,13 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
+use std::num::NonZero;
+use std::thread;
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
+use super::{Claim, text};
 use crate::domain::canonical::Hash;
 use crate::domain::ids::{BrokerId, ObligationId};
 use crate::domain::merkle;
@@ -42,6 +45,19 @@ pub struct Line {
     /// What may be cleared of it.
     pub amount: u64,
     pub reduction: u64,
+}
+
+impl Line {
+    /// Of which nothing is cleared.
+    pub(super) const fn untouched(claim: &Claim) -> Self {
+        Self {
+            id: claim.id,
+            debtor: claim.debtor,
+            creditor: claim.creditor,
+            amount: claim.amount,
+            reduction: 0,
+        }
+    }
 }
 
 #[derive(Serialize, Deserialize)]
@@ -64,22 +80,14 @@ pub(super) struct BrokerLine {
     pub(super) price: String,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct ObligationLine {
-    pub(super) amount: String,
-    pub(super) creditor: String,
-    pub(super) debtor: String,
-    pub(super) id: String,
-    pub(super) reduction: String,
-}
-
-#[derive(Serialize)]
-pub(super) struct Leaf<'a> {
+pub(super) struct ObligationLine<'a> {
     pub(super) amount: &'a str,
     pub(super) creditor: &'a str,
     pub(super) debtor: &'a str,
     pub(super) id: &'a str,
+    pub(super) reduction: &'a str,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -93,28 +101,47 @@ pub(super) fn canonical<T: Serialize>(value: &T) -> io::Result<Vec<u8>> {
 }
 
 /// The leaf that a line is in the root.
-///
-/// # Errors
-/// None in practice: plain objects can be written.
-pub fn leaf(line: &Line) -> io::Result<Hash> {
-    let [amount, creditor, debtor] =
-        [line.amount, line.creditor, line.debtor].map(|n| n.to_string());
-    let leaf = Leaf {
-        amount: &amount,
-        creditor: &creditor,
-        debtor: &debtor,
-        id: &line.id.to_string(),
-    };
-    Ok(merkle::leaf(&canonical(&leaf)?))
+#[must_use]
+pub fn leaf(line: &Line) -> Hash {
+    let mut bytes = Vec::new();
+    text::leaf(&mut bytes, line);
+    merkle::leaf(&bytes)
 }
 
-/// The Merkle root over a round's input, by id.
-///
-/// # Errors
-/// As [`leaf`].
-pub fn root(lines: &[Line]) -> io::Result<Hash> {
-    let leaves: io::Result<Vec<Hash>> = lines.iter().map(leaf).collect();
-    Ok(leaves?.into_iter().collect::<merkle::Growing>().root())
+/// Leaves of a part of the root's tree that is made by itself. A power of two, so that the parts'
+/// roots are leaves of the rest of the tree.
+const PART: usize = 1_024;
+
+/// The Merkle root over a round's input, by id. Made on all processors, where there is enough of it.
+#[must_use]
+pub fn root(lines: &[Line]) -> Hash {
+    if lines.len() <= PART {
+        return root_of_part(lines);
+    }
+    let processors = thread::available_parallelism().map_or(1, NonZero::get);
+    let share = lines.len().div_ceil(PART).div_ceil(processors) * PART;
+    thread::scope(|scope| {
+        let roots_of = |lines: &[Line]| lines.chunks(PART).map(root_of_part).collect::<Vec<_>>();
+        let workers: Vec<_> = lines
+            .chunks(share)
+            .map(|lines| scope.spawn(move || roots_of(lines)))
+            .collect();
+        let roots = workers.into_iter().flat_map(|worker| {
+            let roots = worker.join();
+            roots.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        });
+        roots.collect::<merkle::Growing>().root()
+    })
+}
+
+fn root_of_part(lines: &[Line]) -> Hash {
+    let mut tree = merkle::Growing::default();
+    let mut leaf = Vec::new();
+    for line in lines {
+        text::leaf(&mut leaf, line);
+        tree.push(merkle::leaf(&leaf));
+    }
+    tree.root()
 }
 
 /// Writes the certificate of a round. Lines are by id, prices by broker, both rising.
@@ -135,29 +162,25 @@ pub fn write(
         currency: currency.to_string(),
         format: FORMAT.to_owned(),
         obligations: lines.len().to_string(),
-        root: root(lines)?,
+        root: root(lines),
         round: round.to_owned(),
         total: sum(|line| line.amount).to_string(),
     };
     let mut sha256 = Sha256::new();
-    let mut put = |bytes: Vec<u8>| {
-        let line = [bytes.as_slice(), b"\n"].concat();
-        sha256.update(&line);
-        out.write_all(&line)
+    let mut put = |line: &[u8]| {
+        sha256.update(line);
+        out.write_all(line)
     };
-    put(canonical(&header)?)?;
+    let mut text = canonical(&header)?;
+    text.push(b'\n');
+    put(&text)?;
     for (broker, price) in prices {
-        let (broker, price) = (broker.to_string(), price.to_string());
-        put(canonical(&BrokerLine { broker, price })?)?;
+        text::broker(&mut text, *broker, *price);
+        put(&text)?;
     }
     for line in lines {
-        put(canonical(&ObligationLine {
-            amount: line.amount.to_string(),
-            creditor: line.creditor.to_string(),
-            debtor: line.debtor.to_string(),
-            id: line.id.to_string(),
-            reduction: line.reduction.to_string(),
-        })?)?;
+        text::whole(&mut text, line);
+        put(&text)?;
     }
     let sha256 = Hash(sha256.finalize().into());
     out.write_all(&canonical(&EndLine { sha256 })?)?;

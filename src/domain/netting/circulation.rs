@@ -35,13 +35,13 @@ struct Half {
     twin: u32,
     /// How much more can go this way.
     room: u64,
-    /// 1 along a debt, -1 against it.
-    cost: i64,
 }
 
 struct Residual {
     /// Of each node, where its halves begin; one more at the end.
     first: Vec<u32>,
+    /// Of each node, where its halves against a debt begin; those along one are before.
+    against: Vec<u32>,
     halves: Vec<Half>,
     /// Of each node: what it has yet to send (above zero) or to take.
     excess: Vec<i128>,
@@ -74,15 +74,22 @@ impl Residual {
     /// With nothing carried yet; and where each arc's forward half is.
     fn of(nodes: usize, arcs: &[Arc]) -> (Self, Vec<u32>) {
         let mut first = vec![0_u32; nodes + 1];
+        let mut along = vec![0_u32; nodes];
         for arc in arcs {
             first[arc.debtor as usize + 1] += 1;
             first[arc.creditor as usize + 1] += 1;
+            along[arc.debtor as usize] += 1;
         }
         for node in 0..nodes {
             first[node + 1] += first[node];
         }
-        let mut free = first.clone();
-        let mut take = |node: u32| {
+        let against: Vec<u32> = along
+            .iter()
+            .zip(&first)
+            .map(|(along, at)| at + along)
+            .collect();
+        let (mut free, mut free_against) = (first.clone(), against.clone());
+        let take = |free: &mut [u32], node: u32| {
             let place = free[node as usize];
             free[node as usize] += 1;
             place
@@ -91,24 +98,22 @@ impl Residual {
             to: 0,
             twin: 0,
             room: 0,
-            cost: 0,
         };
         let mut halves = vec![empty; 2 * arcs.len()];
         let mut excess = vec![0_i128; nodes];
         let mut places = Vec::with_capacity(arcs.len());
         for arc in arcs {
-            let (there, back) = (take(arc.debtor), take(arc.creditor));
+            let there = take(&mut free, arc.debtor);
+            let back = take(&mut free_against, arc.creditor);
             halves[there as usize] = Half {
                 to: arc.creditor,
                 twin: back,
                 room: arc.amount,
-                cost: 1,
             };
             halves[back as usize] = Half {
                 to: arc.debtor,
                 twin: there,
                 room: 0,
-                cost: -1,
             };
             excess[arc.debtor as usize] += i128::from(arc.amount);
             excess[arc.creditor as usize] -= i128::from(arc.amount);
@@ -116,6 +121,7 @@ impl Residual {
         }
         let residual = Self {
             first,
+            against,
             halves,
             excess,
             prices: vec![0; nodes],
@@ -157,12 +163,12 @@ impl Residual {
             if self.excess[node as usize] < 0 {
                 break 'search Some(at);
             }
-            let price = self.prices[node as usize];
-            for half in &self.halves[self.halves_of(node)] {
+            for place in self.halves_of(node) {
+                let half = self.halves[place];
                 if half.room == 0 {
                     continue;
                 }
-                let further = at + half.cost + price - self.prices[half.to as usize];
+                let further = at + self.price_along(node, place) - self.prices[half.to as usize];
                 if further < distance[half.to as usize] {
                     distance[half.to as usize] = further;
                     let bucket = usize::try_from(further).unwrap_or(usize::MAX);
@@ -182,8 +188,19 @@ impl Residual {
         true
     }
 
-    fn is_tight(&self, node: u32, half: &Half) -> bool {
-        half.room > 0 && half.cost + self.prices[node as usize] == self.prices[half.to as usize]
+    /// The price of a node and the cost of a half of it: 1 along a debt, -1 against it.
+    fn price_along(&self, node: u32, place: usize) -> i64 {
+        let cost = if place < self.against[node as usize] as usize {
+            1
+        } else {
+            -1
+        };
+        self.prices[node as usize] + cost
+    }
+
+    fn is_tight(&self, node: u32, place: usize) -> bool {
+        let half = self.halves[place];
+        half.room > 0 && self.price_along(node, place) == self.prices[half.to as usize]
     }
 
     /// Numbers nodes by how many tight halves lead to them from whoever has to send; gives whether
@@ -205,7 +222,7 @@ impl Residual {
             }
             for at in self.halves_of(node) {
                 let half = self.halves[at];
-                if self.level[half.to as usize] == UNSEEN && self.is_tight(node, &half) {
+                if self.level[half.to as usize] == UNSEEN && self.is_tight(node, at) {
                     self.level[half.to as usize] = level + 1;
                     queue.push_back(half.to);
                     if self.excess[half.to as usize] < 0 {
@@ -256,7 +273,7 @@ impl Residual {
         let mut at = self.next[node as usize];
         while at < end {
             let half = self.halves[at as usize];
-            if self.level[half.to as usize] == beyond && self.is_tight(node, &half) {
+            if self.level[half.to as usize] == beyond && self.is_tight(node, at as usize) {
                 break;
             }
             at += 1;

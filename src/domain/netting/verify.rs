@@ -8,8 +8,9 @@ use serde::de::DeserializeOwned;
 use sha2::{Digest as _, Sha256};
 
 use super::certificate::{
-    BrokerLine, EndLine, FORMAT, HeaderLine, Leaf, ObligationLine, canonical,
+    BrokerLine, EndLine, FORMAT, HeaderLine, Line, ObligationLine, canonical,
 };
+use super::text;
 use crate::domain::canonical::Hash;
 use crate::domain::ids::{BrokerId, ObligationId};
 use crate::domain::merkle;
@@ -48,6 +49,7 @@ pub fn verify(input: impl BufRead) -> Result<Verified, CertificateError> {
         input,
         number: 0,
         sha256: Sha256::new(),
+        text: Vec::new(),
     };
     let header: HeaderLine = lines.next()?;
     if header.format != FORMAT {
@@ -78,8 +80,8 @@ pub fn verify(input: impl BufRead) -> Result<Verified, CertificateError> {
     }
     let mut seen = Seen::default();
     for _ in 0..obligations {
-        let line: ObligationLine = lines.next()?;
-        lines.obligation(&line, &mut accounts, &mut seen)?;
+        let line = lines.obligation()?;
+        lines.check(&line, &mut accounts, &mut seen)?;
     }
     for (what, stated, found) in [
         ("total", total, seen.total),
@@ -127,6 +129,8 @@ struct Lines<R> {
     input: R,
     number: u64,
     sha256: Sha256,
+    /// What a line should be.
+    text: Vec<u8>,
 }
 
 impl<R: BufRead> Lines<R> {
@@ -184,25 +188,38 @@ impl<R: BufRead> Lines<R> {
         number.ok_or_else(|| self.wrong(format!("{name} is {text:?}, which is no such number")))
     }
 
-    fn obligation(
-        &self,
-        line: &ObligationLine,
+    fn obligation(&mut self) -> Result<Line, CertificateError> {
+        let bytes = self.read()?;
+        self.sha256.update(&bytes);
+        let stated: ObligationLine =
+            serde_json::from_slice(&bytes).map_err(|error| self.wrong(error.to_string()))?;
+        let id = stated.id.parse();
+        let line = Line {
+            id: id.map_err(|_| self.wrong(format!("{:?} is no id", stated.id)))?,
+            debtor: self.number_of("debtor", stated.debtor)?,
+            creditor: self.number_of("creditor", stated.creditor)?,
+            amount: self.number_of("amount", stated.amount)?,
+            reduction: self.number_of("reduction", stated.reduction)?,
+        };
+        text::whole(&mut self.text, &line);
+        if self.text != bytes {
+            return Err(self.wrong("is not in canonical form".to_owned()));
+        }
+        Ok(line)
+    }
+
+    fn check(
+        &mut self,
+        line: &Line,
         accounts: &mut BTreeMap<BrokerId, Account>,
         seen: &mut Seen,
     ) -> Result<(), CertificateError> {
-        let id: ObligationId = line
-            .id
-            .parse()
-            .map_err(|_| self.wrong(format!("{:?} is no id", line.id)))?;
-        let debtor: BrokerId = self.number_of("debtor", &line.debtor)?;
-        let creditor: BrokerId = self.number_of("creditor", &line.creditor)?;
-        let amount: u64 = self.number_of("amount", &line.amount)?;
-        let reduction: u64 = self.number_of("reduction", &line.reduction)?;
-        if id.to_string() != line.id || seen.last.is_some_and(|last| last >= id) {
+        let id = line.id;
+        if seen.last.is_some_and(|last| last >= id) {
             return Err(self.wrong(format!("{id} does not come after the one before")));
         }
         seen.last = Some(id);
-        if debtor == creditor || amount == 0 || reduction > amount {
+        if line.debtor == line.creditor || line.amount == 0 || line.reduction > line.amount {
             return Err(self.wrong(format!("{id} can't be as it says")));
         }
         let mut price_of = |broker: BrokerId, moves: i128| {
@@ -212,21 +229,16 @@ impl<R: BufRead> Lines<R> {
             account.moved += moves;
             Ok::<i64, CertificateError>(account.price)
         };
-        let reduced = i128::from(reduction);
-        let worth =
-            1 + i128::from(price_of(debtor, reduced)?) - i128::from(price_of(creditor, -reduced)?);
-        if (worth > 0 && reduction < amount) || (worth < 0 && reduction > 0) {
+        let reduced = i128::from(line.reduction);
+        let debtor = i128::from(price_of(line.debtor, reduced)?);
+        let worth = 1 + debtor - i128::from(price_of(line.creditor, -reduced)?);
+        if (worth > 0 && line.reduction < line.amount) || (worth < 0 && line.reduction > 0) {
             return Err(self.wrong(format!("{id}: the prices don't prove its reduction")));
         }
-        seen.total += u128::from(amount);
-        seen.cleared += u128::from(reduction);
-        let leaf = Leaf {
-            amount: &line.amount,
-            creditor: &line.creditor,
-            debtor: &line.debtor,
-            id: &line.id,
-        };
-        seen.tree.push(merkle::leaf(&canonical(&leaf)?));
+        seen.total += u128::from(line.amount);
+        seen.cleared += u128::from(line.reduction);
+        text::leaf(&mut self.text, line);
+        seen.tree.push(merkle::leaf(&self.text));
         Ok(())
     }
 }

@@ -10,7 +10,7 @@ use crate::stores::master;
 use crate::stores::master::netting::{lines, parties, rounds};
 
 use super::rounds::lock;
-use super::{NettingError, NettingService, corrupt};
+use super::{NettingError, NettingService};
 
 /// What claims come to, with the proof.
 pub(super) struct Solved {
@@ -29,14 +29,11 @@ pub(super) async fn solve(claims: Vec<Claim>) -> Result<Solved, NettingError> {
             cleared: clearing.cleared(),
             bilateral: measure.bilateral,
             bound: measure.bound,
-            root: root(&clearing.lines)?,
+            root: root(&clearing.lines),
         };
-        Ok::<_, std::io::Error>(Solved { clearing, sums })
+        Solved { clearing, sums }
     });
-    match work.await {
-        Ok(solved) => Ok(solved.map_err(corrupt)?),
-        Err(_) => Err(NettingError::Lost),
-    }
+    work.await.map_err(|_| NettingError::Lost)
 }
 
 impl NettingService {

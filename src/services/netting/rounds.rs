@@ -180,7 +180,8 @@ impl NettingService {
         self.change(tx, round, status, "", now).await
     }
 
-    /// Takes a round that is locked to another status, and tells everybody whom it concerns.
+    /// Takes a round that is locked to another status, and tells everybody whom it concerns. That it
+    /// is being recomputed is told to the platform alone: what it comes to follows.
     pub(super) async fn change(
         &self,
         tx: &mut MasterTx,
@@ -197,7 +198,9 @@ impl NettingService {
             subject: round.id.to_string(),
             payload: json!({ "status": status, "revision": round.revision }),
         };
-        parties::tell(tx, round.id, &event.kind, &event.payload, now).await?;
+        if status != RoundStatus::Recomputing {
+            parties::tell(tx, round.id, &event.kind, &event.payload, now).await?;
+        }
         feed::insert(tx, &[event], now).await
     }
 

@@ -15,10 +15,10 @@ use crate::stores::pool::Pool;
 /// What of a debtor's debt to a creditor in a currency counts against a line: it uses the indexes
 /// `obligation_pair` and `request_credit`.
 pub const USED: &str = "SELECT CAST(
-        (SELECT COALESCE(SUM(remaining_amount), 0) FROM obligation
+        (SELECT COALESCE(SUM(remaining_amount), 0) FROM obligation FORCE INDEX (obligation_pair)
          WHERE debtor_broker_id = ? AND creditor_broker_id = ? AND currency_code = ?
            AND status = 'active')
-      + (SELECT COALESCE(SUM(credit_amount), 0) FROM network_request
+      + (SELECT COALESCE(SUM(credit_amount), 0) FROM network_request FORCE INDEX (request_credit)
          WHERE credit_debtor_id = ? AND credit_creditor_id = ? AND currency_code = ?)
     AS UNSIGNED)";
 

@@ -24,9 +24,10 @@ pub struct Debts {
 }
 
 /// The active obligations of a debt, oldest first, locked until the transaction ends; at most
-/// [`MAX_PARTS`].
+/// [`MAX_PARTS`]. By another index it would wait for the obligations of others.
 pub const LOCK_OPEN: &str = "SELECT obligation_id, remaining_amount - reserved_amount
-    FROM obligation WHERE debtor_broker_id = ? AND creditor_broker_id = ? AND currency_code = ?
+    FROM obligation FORCE INDEX (obligation_pair)
+    WHERE debtor_broker_id = ? AND creditor_broker_id = ? AND currency_code = ?
       AND status = 'active'
     ORDER BY created_at, obligation_id LIMIT ? FOR UPDATE";
 
