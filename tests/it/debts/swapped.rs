@@ -22,7 +22,7 @@ async fn a_swap_is_made_once_whoever_dies() {
         "amount": "100.00", "currency_code": "USD-CASH",
         "bought_currency_code": "RUB-CASH", "rate": "92.333",
     });
-    for (number, place) in (1..).zip(["book.commit.before", "book.commit.after"]) {
+    for (number, place) in (1..).zip(["book.once.commit.before", "book.once.commit.after"]) {
         let failpoints = format!("{place}=kill");
         let args = ["--no-workers"];
         let (mut server, dying) = Child::serve(&world, &clock, &args, &failpoints).await;
