@@ -489,10 +489,18 @@ impl Problem {
         let money = |minor: u64| format_minor(i128::from(minor), currency.exponent);
         let code = &currency.code;
         let (problem, available, more) = match shortage {
-            Shortage::Debts { available, .. } => (
+            Shortage::Debts {
+                available, spans, ..
+            } => (
                 Code::DebtShort,
                 available,
-                format!("{} {code} are.", money(available)),
+                if spans {
+                    let most = crate::domain::settlement::MAX_PARTS;
+                    let free = money(available);
+                    format!("one settlement spans {most} obligations, of which {free} {code} are.")
+                } else {
+                    format!("{} {code} are.", money(available))
+                },
             ),
             Shortage::Credit { limit, free, .. } => (
                 Code::CreditShort,

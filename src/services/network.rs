@@ -16,7 +16,8 @@ pub use create::{CommissionInput, CreateRequest};
 pub use error::{FieldError, NetworkError, Shortage};
 use persist::{Outcome, Takes};
 
-use std::sync::Arc;
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
@@ -28,7 +29,7 @@ use super::lanes::Lanes;
 use super::saga::{SagaEngine, Systems, Waited};
 use crate::domain::account::{AccountRef, OwnerKind};
 use crate::domain::ids::{AccountId, BrokerId, RequestId};
-use crate::domain::money::{Amount, Currency};
+use crate::domain::money::{Amount, Currency, reason_in_major};
 use crate::domain::proof::{self, Proof};
 use crate::domain::request::{Acceptance, Decision, Past, Refusal, Request, RequestStatus};
 use crate::domain::saga::SagaKind;
@@ -82,6 +83,8 @@ struct Inner {
     rules: NetworkRules,
     /// Makes and compares the codes of payouts.
     codes: Passwords,
+    /// Payouts whose codes are being made anew.
+    renewing: Arc<Mutex<HashSet<RequestId>>>,
     recordings: Lanes<(), persist::Recording, persist::Recorded>,
 }
 
@@ -96,6 +99,7 @@ impl NetworkService {
     ) -> Self {
         Self(Arc::new(Inner {
             codes,
+            renewing: Arc::default(),
             recordings: persist::lanes(&systems, &engine),
             systems,
             currencies,
@@ -423,10 +427,13 @@ impl NetworkService {
             });
         }
         match self.refusal_of(actor, &request, saga_id).await? {
-            Some(reason) => Err(NetworkError::SagaRefused {
-                status: request.status,
-                reason,
-            }),
+            Some(reason) => {
+                let exponent = self.currency(&request).await?.exponent;
+                Err(NetworkError::SagaRefused {
+                    status: request.status,
+                    reason: reason_in_major(reason, exponent),
+                })
+            }
             None => Ok(Answer {
                 request,
                 running: None,

@@ -16,6 +16,8 @@ pub const MAX_CLAIMS: u32 = 20;
 pub const MAX_PROPOSALS: u32 = 20;
 /// A broker's acceptances of a request that its books refuse, before it may not try any more.
 pub const MAX_FAILED_ACCEPTS: u32 = 10;
+/// The author of a payout may make as many new codes.
+pub const MAX_RENEWALS: u32 = 20;
 /// Wrong pickup codes before the author has to make a new one.
 pub const MAX_PICKUPS: u32 = 5;
 
@@ -34,6 +36,8 @@ pub struct Past {
     pub(super) failed_accepts: BTreeMap<BrokerId, u32>,
     /// Wrong pickup codes since the code was made.
     pub(super) pickups_refused: u32,
+    /// Codes that were made anew.
+    pub(super) pickups_renewed: u32,
 }
 
 impl Past {
@@ -63,7 +67,7 @@ impl Past {
                 EventKind::ResendAgreed => past.withdrawn.extend(proof.take()),
                 EventKind::ReceivedClaimed => past.claims += 1,
                 EventKind::PickupRefused => past.pickups_refused += 1,
-                EventKind::PickupRenewed => past.pickups_refused = 0,
+                EventKind::PickupRenewed => past.renew_pickup(),
                 EventKind::Created
                 | EventKind::Accepted
                 | EventKind::Cancelled
@@ -74,6 +78,11 @@ impl Past {
             }
         }
         past
+    }
+
+    pub(super) fn renew_pickup(&mut self) {
+        self.pickups_refused = 0;
+        self.pickups_renewed += 1;
     }
 
     pub(super) fn end(&mut self, by: Option<BrokerId>, said: Option<String>) {

@@ -143,6 +143,7 @@ impl Recording {
                     debtor: debts.debtor,
                     creditor: debts.creditor,
                     available: short.available,
+                    spans: short.spans,
                 };
                 Ok(reserved.await?.map_err(short))
             }
