@@ -320,10 +320,10 @@ async fn dispute(
     PathOf(Order(id)): PathOf<Order>,
     StrictJson(body): StrictJson<DisputeBody>,
 ) -> Result<Response, Problem> {
-    bounded("claim", &body.claim, 4_000)?;
+    let said = body.said()?;
     let me_as = actor(&me.principal, me.seat);
     let network = &state.app.network;
-    let answer = network.dispute_request(&me_as, id, &body.claim).await;
+    let answer = network.dispute_request(&me_as, id, said).await;
     answered(&state, me.seat, answer).await
 }
 

@@ -133,7 +133,7 @@ async fn busy_world() -> World {
         .unwrap();
     let id = world.sent(world.delta, world.alpha).await;
     network
-        .dispute_request(&World::actor(world.alpha), id, "nothing came")
+        .dispute_request(&World::actor(world.alpha), id, World::said("nothing came"))
         .await
         .unwrap();
     world

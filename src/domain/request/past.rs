@@ -3,9 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
-use super::{Request, RequestStatus};
+use super::{Case, Request, RequestStatus};
 use crate::domain::canonical::Hash;
 use crate::domain::ids::BrokerId;
 use crate::domain::request_event::{Event, EventKind};
@@ -36,6 +36,10 @@ pub struct Past {
     pub(super) failed_accepts: BTreeMap<BrokerId, u32>,
     /// Wrong pickup codes since the code was made.
     pub(super) pickups_refused: u32,
+    /// The dispute that it is in.
+    pub case: Option<Case>,
+    /// A dispute of it was decided before.
+    pub(super) decided: bool,
     /// Codes that were made anew.
     pub(super) pickups_renewed: u32,
 }
@@ -52,6 +56,9 @@ impl Past {
                 let private = event.private.as_ref()?;
                 private.get(name)?.as_str().map(str::to_owned)
             };
+            if let Value::Object(facts) = &event.payload {
+                past.follow_dispute(event.kind, event.actor_broker, facts);
+            }
             match event.kind {
                 EventKind::Accepting => accepting = event.actor_broker,
                 EventKind::AcceptFailed => past.count_failed_accept(accepting),
@@ -74,10 +81,30 @@ impl Past {
                 | EventKind::Confirmed
                 | EventKind::Completed
                 | EventKind::ConfirmFailed
-                | EventKind::Expired => {}
+                | EventKind::Expired
+                | EventKind::DisputeAssigned
+                | EventKind::DisputeStatement
+                | EventKind::EvidenceAsked
+                | EventKind::DisputeWithdrawn
+                | EventKind::Decided
+                | EventKind::Appealed
+                | EventKind::Enforced
+                | EventKind::DisputeDismissed
+                | EventKind::Corrected
+                | EventKind::EnforcementFailed => {}
             }
         }
         past
+    }
+
+    pub(super) fn follow_dispute(
+        &mut self,
+        kind: EventKind,
+        by: Option<BrokerId>,
+        facts: &Map<String, Value>,
+    ) {
+        self.case = Case::follow(self.case.take(), kind, by, facts);
+        self.decided |= kind == EventKind::Decided;
     }
 
     pub(super) fn renew_pickup(&mut self) {
