@@ -118,6 +118,8 @@ async fn list(
 }
 
 /// Fund any broker's wallet from the network's own money, for a pilot.
+///
+/// A key is one funding, whoever of the platform's people sends it, and from the command line too.
 #[utoipa::path(post, path = "/v1/admin/wallets/fund", tag = "admin", operation_id = "admin_wallet_fund",
     params(("Idempotency-Key" = String, Header, description = "One per intended operation.")),
     request_body = FundBody, responses((status = 200, body = WalletView)))]
@@ -127,7 +129,6 @@ async fn fund(
     key: IdempotencyKey,
     StrictJson(body): StrictJson<FundBody>,
 ) -> Result<Json<WalletView>, Problem> {
-    let intention = key.intention(me.principal.sub(), &body);
     let name = named_wallet(&body.wallet)?;
     let currency = currency_named(&state, "currency_code", &body.currency_code).await?;
     if currency.code != *name.currency() {
@@ -138,7 +139,11 @@ async fn fund(
     }
     let amount = Amount::parse(&body.amount, &currency)
         .map_err(|error| Problem::invalid("amount", error.to_string()))?;
-    let funded = state.app.payments.fund(&name, amount, &intention).await?;
+    let funded = state
+        .app
+        .payments
+        .fund(&name, amount, key.as_str(), me.principal.sub())
+        .await?;
     Ok(Json(view(&state, funded).await?))
 }
 

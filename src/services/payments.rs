@@ -42,6 +42,8 @@ pub use crate::stores::pm::calls::PspCallRow;
 pub use crate::stores::pm::events::IntentEventRow;
 pub use crate::stores::pm::incoming::Incoming;
 pub use crate::stores::pm::intents::{Filter as IntentFilter, Intent};
+pub use crate::domain::payment::statement::Line as StatementLine;
+pub use crate::stores::pm::outbox::Stuck;
 pub use crate::stores::pm::queue::PspTx;
 pub use crate::stores::pm::wallets::Wallet;
 
@@ -88,6 +90,11 @@ pub enum PaymentError {
     NoSuchIncoming,
     #[error("the payment is {status}: only what nobody has is given to somebody, and once")]
     Incoming { status: IncomingStatus },
+    /// A provider's payment is one intent's.
+    #[error("intent {intent} has this payment")]
+    PaymentTaken { intent: Uuid },
+    #[error("ipps_wallet_id {id} is taken: another broker's wallet has it")]
+    SenderTaken { id: String },
     #[error("this Idempotency-Key was used for another request")]
     KeyReused,
     #[error(transparent)]

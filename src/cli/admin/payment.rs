@@ -3,15 +3,14 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::pause::operator;
-use super::{Failure, Shown, no_such};
+use super::{Failure, Shown, no_such, usage};
 use crate::app::App;
 use crate::cli::table::{facts, table};
 use crate::config::Config;
-use crate::domain::canonical::Hash;
+use crate::domain::idempotency::{KEY_MAX, is_key};
 use crate::domain::ledger::AccountName;
 use crate::domain::money::{Amount, format_minor};
 use crate::runtime::{Clock, Entropy};
-use crate::services::Intention;
 use crate::services::payments::{
     Evidence, Finding, Intent, PaymentError, PspTx, Verdict, WalletBalance,
 };
@@ -53,10 +52,15 @@ pub(super) enum Wallet {
         /// In major units, as 100000.00
         #[arg(long)]
         amount: String,
-        /// The same key again moves nothing
-        #[arg(long)]
+        /// The same key again moves nothing, whoever says it and over REST too
+        #[arg(long, value_parser = idempotency_key)]
         key: String,
     },
+}
+
+fn idempotency_key(text: &str) -> Result<String, String> {
+    let key = is_key(text).then(|| text.to_owned());
+    key.ok_or_else(|| format!("1 to {KEY_MAX} visible characters of ASCII, without spaces"))
 }
 
 pub(super) fn app(config: &Config) -> Result<App, Failure> {
@@ -116,15 +120,10 @@ pub(super) async fn wallet(what: &Wallet, config: &Config) -> Result<Shown, Fail
     } = what;
     let currency = app.currencies.get(wallet.currency()).await?;
     let currency = currency.ok_or_else(|| no_such(format!("currency {}", wallet.currency())))?;
-    let minor = Amount::parse(amount, &currency)?;
-    let intention = Intention {
-        client: operator(),
-        key: key.clone(),
-        fingerprint: Hash::of_json(&json!({ "fund": wallet.to_string(), "amount": amount })),
-    };
+    let minor = Amount::parse(amount, &currency).map_err(|error| usage("--amount", &error))?;
     let funded = app
         .payments
-        .fund(wallet, minor, &intention)
+        .fund(wallet, minor, key, &operator())
         .await
         .map_err(failure)?;
     Ok(funded_shown(&funded, currency.exponent))

@@ -21,6 +21,9 @@ use crate::stores::pm::{self, outbox};
 /// Kind of the alert of an intent that a person must look at; its subject is the intent.
 pub const REVIEW: &str = "payment_review";
 
+/// Why a payment is under review whose provider names one that another intent has.
+const OF_ANOTHER: &str = "payment_of_another_intent";
+
 /// Does the work at providers. Clones share everything.
 #[derive(Clone)]
 pub struct PspEngine(pub(super) Arc<Inner>);
@@ -190,6 +193,16 @@ impl PspEngine {
             Err(error) => (PspState::ManualReview, review(&error.to_string())),
         };
         let mut tx = pm::begin(&inner.pm).await?;
+        let (state, outcome) = match &outcome.facts().response_id {
+            Some(payment)
+                if queue::holder(&mut tx, picked_up.psp, payment, picked_up.intent)
+                    .await?
+                    .is_some() =>
+            {
+                (PspState::ManualReview, review(OF_ANOTHER))
+            }
+            _ => (state, outcome),
+        };
         let applied = Applied {
             state,
             facts: outcome.facts(),
