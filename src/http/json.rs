@@ -324,7 +324,12 @@ mod tests {
 
     #[test]
     fn says_what_is_wrong_without_the_names_of_our_types() {
-        for body in ["5", "\"x\"", r#"{"amount":"1","inner":5}"#, r#"{"amount":"1","inner":{"payer":"a","points":"x"}}"#] {
+        for body in [
+            "5",
+            "\"x\"",
+            r#"{"amount":"1","inner":5}"#,
+            r#"{"amount":"1","inner":{"payer":"a","points":"x"}}"#,
+        ] {
             let problem = parse::<Outer>(body.as_bytes()).unwrap_err();
             let shown = format!("{:?}", problem.errors());
             for word in ["struct", "enum", "Outer", "Inner", "u32"] {

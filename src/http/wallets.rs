@@ -108,6 +108,13 @@ async fn list(
     QueryOf(query): QueryOf<ListQuery>,
 ) -> Result<Json<Page<WalletView>>, Problem> {
     let page = PageRequest::<String>::read("wallets", query.limit, query.cursor.as_deref())?;
+    if page
+        .after
+        .as_ref()
+        .is_some_and(|after| after.contains('\0'))
+    {
+        return Err(Problem::invalid("cursor", "not a cursor of this list"));
+    }
     let payments = &state.app.payments;
     let found = payments
         .wallets(me.seat.broker_id, page.after.as_deref(), page.fetch())

@@ -198,7 +198,12 @@ impl Wise {
         if reply.text("/customerTransactionId").as_deref() != Some(made.uid) {
             return Bounce::Anothers(format!("transfer {transfer} is of another payment"));
         }
-        if !turn::is_sum(made.amount, made.exponent, made.currency, &said(&reply.body)) {
+        if !turn::is_sum(
+            made.amount,
+            made.exponent,
+            made.currency,
+            &said(&reply.body),
+        ) {
             return Bounce::Anothers(format!("transfer {transfer} is of another amount"));
         }
         let status = reply.text("/status").unwrap_or_default();
@@ -511,9 +516,7 @@ fn told(task: &PspTask, transfer: &Value, facts: Facts) -> Told {
     Told::Outcome(match TransferState::parse(&status) {
         Some(TransferState::Waiting) => return Told::Waiting,
         Some(TransferState::UnderWay) => turn::in_doubt("on_its_way", facts),
-        Some(TransferState::Sent) => {
-            turn::paid(task, &said(transfer), facts)
-        }
+        Some(TransferState::Sent) => turn::paid(task, &said(transfer), facts),
         // It may be sent out again before it is cancelled.
         Some(TransferState::Bounced) => turn::in_doubt("bounced", facts),
         Some(TransferState::Cancelled | TransferState::Refunded) => turn::failed(status, facts),

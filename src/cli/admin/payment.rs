@@ -2,6 +2,7 @@ use clap::Subcommand;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
+use super::incoming;
 use super::pause::operator;
 use super::{Failure, Shown, no_such, usage};
 use crate::app::App;
@@ -12,7 +13,7 @@ use crate::domain::ledger::AccountName;
 use crate::domain::money::{Amount, format_minor};
 use crate::runtime::{Clock, Entropy};
 use crate::services::payments::{
-    Evidence, Finding, Intent, PaymentError, PspTx, Verdict, WalletBalance,
+    Evidence, Finding, Intent, PaymentError, PspTx, StatementLine, Stuck, Verdict, WalletBalance,
 };
 
 #[derive(Debug, Subcommand)]
@@ -23,7 +24,14 @@ pub(super) enum Review {
         #[arg(long, default_value_t = 100)]
         limit: u32,
     },
-    /// Show all that is known of a payment: its history, and every call to the provider
+    /// List what is stuck of payments (the alert payment_stuck), the oldest first
+    Stuck {
+        /// At most so many
+        #[arg(long, default_value_t = 100)]
+        limit: u32,
+    },
+    /// Show all that is known of a payment: its history, the newest calls to the provider, what came
+    /// in for it and what statements say
     Show { intent: Uuid },
     /// Try again what is stuck of a payment (the alert payment_stuck), once what was wrong is mended
     Retry { intent: Uuid },
@@ -77,6 +85,10 @@ pub(super) async fn review(what: &Review, config: &Config) -> Result<Shown, Fail
         Review::List { limit } => {
             let found = payments.reviews(None, *limit).await.map_err(failure)?;
             Ok(listed(&found))
+        }
+        Review::Stuck { limit } => {
+            let found = payments.stuck(None, *limit).await.map_err(failure)?;
+            Ok(stuck(&found))
         }
         Review::Show { intent } => {
             let found = payments.evidence(*intent).await.map_err(failure)?;
@@ -168,6 +180,33 @@ fn listed(found: &[(PspTx, Option<Intent>)]) -> Shown {
     }
 }
 
+fn stuck(found: &[Stuck]) -> Shown {
+    let rows: Vec<_> = found
+        .iter()
+        .map(|one| {
+            [
+                one.intent.to_string(),
+                one.action.to_string(),
+                one.updated_at.to_rfc3339(),
+                one.error.clone().unwrap_or_else(|| "-".to_owned()),
+            ]
+        })
+        .collect();
+    let view = |one: &Stuck| {
+        json!({
+            "intent_id": one.intent,
+            "action": one.action,
+            "error": one.error,
+            "created_at": one.created_at,
+            "stuck_since": one.updated_at,
+        })
+    };
+    Shown {
+        text: table(["intent", "action", "since", "why"], &rows),
+        json: found.iter().map(view).collect(),
+    }
+}
+
 fn shown(found: &Evidence) -> Shown {
     let (intent, psp) = (found.intent.as_ref(), &found.psp);
     let or_none = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
@@ -211,7 +250,18 @@ fn shown(found: &Evidence) -> Shown {
         let (at, operation) = (call.called_at.to_rfc3339(), &call.operation);
         format!("{at}  {operation}  {answer}")
     });
-    let lines: Vec<String> = std::iter::once(known).chain(events).chain(calls).collect();
+    let came_in = found.incoming.iter().map(|one| {
+        let (at, amount) = (one.paid_at.to_rfc3339(), one.amount);
+        let (id, currency, status) = (&one.payment_id, &one.currency, one.status);
+        format!("{at}  came in: {id}, {amount} {currency} (minor units), {status}")
+    });
+    let listed = found.lines.iter().map(|line| {
+        let (at, amount) = (line.paid_at.to_rfc3339(), line.amount);
+        let (id, currency, status) = (&line.response_id, &line.currency, line.status);
+        format!("{at}  statement: {id}, {amount} {currency} (minor units), {status}")
+    });
+    let all = std::iter::once(known).chain(events).chain(calls);
+    let lines: Vec<String> = all.chain(came_in).chain(listed).collect();
     let events = found.events.iter().map(|event| {
         json!({
             "status_from": event.status_from,
@@ -242,8 +292,21 @@ fn shown(found: &Evidence) -> Shown {
             "psp": psp_view(psp),
             "events": events.collect::<Value>(),
             "calls": calls.collect::<Value>(),
+            "incoming": found.incoming.iter().map(incoming::view).collect::<Value>(),
+            "statement": found.lines.iter().map(line_view).collect::<Value>(),
         }),
     }
+}
+
+fn line_view(line: &StatementLine) -> Value {
+    json!({
+        "uid": line.uid,
+        "payment_id": line.response_id,
+        "currency_code": line.currency,
+        "amount_minor": line.amount,
+        "paid_at": line.paid_at,
+        "status": line.status,
+    })
 }
 
 fn psp_view(psp: &PspTx) -> Value {

@@ -256,7 +256,10 @@ mod tests {
             // Two in one file are two, whatever other files say.
             (vec![entry(1, 2, ""), entry(1, 3, "")], 2),
             (vec![entry(1, 2, ""), entry(1, 3, ""), entry(2, 2, "p1")], 2),
-            (vec![entry(1, 2, ""), entry(1, 3, "p1"), entry(2, 2, "p1")], 2),
+            (
+                vec![entry(1, 2, ""), entry(1, 3, "p1"), entry(2, 2, "p1")],
+                2,
+            ),
             (vec![entry(1, 2, "p1"), entry(2, 2, "p2")], 2),
             (vec![entry(1, 2, "p1"), entry(1, 3, "p1")], 1),
         ] {

@@ -153,6 +153,9 @@ mod tests {
             ..money
         };
         let top_up = top_up.transfers().unwrap();
-        assert_eq!(top_up.map(|one| one.map(|one| one.amount))[..2], [Some(95), Some(5)]);
+        assert_eq!(
+            top_up.map(|one| one.map(|one| one.amount))[..2],
+            [Some(95), Some(5)]
+        );
     }
 }

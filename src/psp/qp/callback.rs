@@ -88,10 +88,11 @@ pub fn verify(
 
 fn read(body: &[u8]) -> Result<Callback, CallbackError> {
     let mut json = serde_json::Deserializer::from_slice(body);
-    let read = serde_path_to_error::deserialize(&mut json).map_err(|error| CallbackError::Body {
-        at: error.path().to_string(),
-        source: error.into_inner(),
-    })?;
+    let read =
+        serde_path_to_error::deserialize(&mut json).map_err(|error| CallbackError::Body {
+            at: error.path().to_string(),
+            source: error.into_inner(),
+        })?;
     let at = String::new();
     json.end()
         .map_err(|source| CallbackError::Body { at, source })?;

@@ -379,7 +379,9 @@ impl PaymentOutbox {
         let now = self.0.clock.now();
         let text = error.to_string();
         // Nobody is left who does not know: what can't be told of is tried again.
-        self.0.alert_stuck(taken.intent, taken.action, &text).await?;
+        self.0
+            .alert_stuck(taken.intent, taken.action, &text)
+            .await?;
         let mut tx = pm::begin(&self.0.pm).await?;
         outbox::end(&mut tx, taken, Ended::Stuck, Some(&text), now).await?;
         pm::commit(tx).await

@@ -16,7 +16,7 @@ use crate::stores::pm::calls::{self, PspCall};
 use crate::stores::pm::events::{self, NewIntentEvent};
 use crate::stores::pm::intents::{self, Intent};
 use crate::stores::pm::queue::{self, Applied, PspTx};
-use crate::stores::pm::{self, outbox};
+use crate::stores::pm::{self, incoming, outbox};
 
 /// Kind of the alert of an intent that a person must look at; its subject is the intent.
 pub const REVIEW: &str = "payment_review";
@@ -174,6 +174,19 @@ impl PspEngine {
             calls::insert(&self.0.pm, &call).await?;
         }
         Ok(())
+    }
+
+    /// Deletes old calls and old words of providers about payments that are over, at most `limit` of
+    /// each; gives the greater number of both. What was paid is never deleted.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn forget(&self, limit: u32) -> Result<usize, StoreError> {
+        let inner = &self.0;
+        let before = inner.clock.now() - inner.rules.calls_kept;
+        let calls = calls::forget(&inner.pm, before, limit).await?;
+        let words = incoming::forget_words(&inner.pm, before, limit).await?;
+        Ok(usize::try_from(calls.max(words)).unwrap_or(usize::MAX))
     }
 
     /// Writes what a turn came to, in one transaction, where the row is still ours. The intent is as

@@ -55,7 +55,7 @@ impl PspEngine {
         let id = watched.intent_id;
         let row = queue::of(&inner.pm, id).await?;
         let Some(row) = row.filter(|row| row.state == PspState::Confirmed) else {
-            return self.forget(watched).await;
+            return self.stop_watching(watched).await;
         };
         let intent = intents::get(&inner.pm, id).await?;
         let intent = intent.ok_or(PaymentError::NoSuchIntent)?;
@@ -116,7 +116,7 @@ impl PspEngine {
         if self.0.clock.now() < watched.until_at {
             return Ok(());
         }
-        self.forget(watched).await
+        self.stop_watching(watched).await
     }
 
     async fn alert_anothers(&self, row: &PspTx, why: &str) -> Result<(), StoreError> {
@@ -137,7 +137,7 @@ impl PspEngine {
         self.0.raise(&alert).await
     }
 
-    async fn forget(&self, watched: &Watched) -> Result<(), PaymentError> {
+    async fn stop_watching(&self, watched: &Watched) -> Result<(), PaymentError> {
         let mut tx = pm::begin(&self.0.pm).await?;
         watch::end(&mut tx, watched.intent_id).await?;
         Ok(pm::commit(tx).await?)

@@ -116,7 +116,10 @@ fn breaks(one: &Beside, there: &[Option<TransferRecord>]) -> Vec<String> {
     let has = |index: u32| there.get(index as usize).is_some_and(Option::is_some);
     let (aside, out) = (has(incoming_index::SUSPENSE), has(incoming_index::OUT));
     let given = payment.wallet.is_some();
-    wrong(out && !given, "it was given to a wallet, and nobody has said to whom");
+    wrong(
+        out && !given,
+        "it was given to a wallet, and nobody has said to whom",
+    );
     match payment.status {
         IncomingStatus::Waiting => wrong(
             payment.disputed_at.is_some(),
@@ -138,7 +141,10 @@ fn breaks(one: &Beside, there: &[Option<TransferRecord>]) -> Vec<String> {
         IncomingStatus::Suspense => wrong(!aside, "it is said to be put aside, and is not"),
         IncomingStatus::Assigned => {
             wrong(!aside, "it was given to a wallet, and never put aside");
-            wrong(!out, "it is said to be given to a wallet, and nothing was moved");
+            wrong(
+                !out,
+                "it is said to be given to a wallet, and nothing was moved",
+            );
         }
     }
     let expected = transfers::came_in(

@@ -40,7 +40,10 @@ impl Reconcile {
         let balances = self.systems.ledger.balances(&specs).await?;
         let most = sums(&audit::passed(pm, false).await?);
         for (spec, found) in specs.iter().zip(balances) {
-            let key = (spec.name.to_string(), i32::try_from(spec.ledger).unwrap_or(0));
+            let key = (
+                spec.name.to_string(),
+                i32::try_from(spec.ledger).unwrap_or(0),
+            );
             let least = least.get(&key).copied().unwrap_or_default();
             let most = most.get(&key).copied().unwrap_or_default();
             for what in outside(least, most, found) {
@@ -54,7 +57,12 @@ impl Reconcile {
 fn outside(least: Sums, most: Sums, found: Balances) -> Vec<String> {
     let sides = [
         ("taken from", found.debits_posted, least.debits, most.debits),
-        ("brought to", found.credits_posted, least.credits, most.credits),
+        (
+            "brought to",
+            found.credits_posted,
+            least.credits,
+            most.credits,
+        ),
     ];
     let wrong = sides
         .into_iter()

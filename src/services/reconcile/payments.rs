@@ -176,7 +176,9 @@ pub(super) fn differs(
         TransferKind::Single | TransferKind::Hold => None,
         TransferKind::Post(hold) | TransferKind::Void(hold) => Some(hold),
     };
-    let hold = index.checked_sub(SETTLES).map(|index| transfer_id(operation, index));
+    let hold = index
+        .checked_sub(SETTLES)
+        .map(|index| transfer_id(operation, index));
     let what = if found.amount != u128::from(expected.amount) {
         format!("moves {} and not {}", found.amount, expected.amount)
     } else if found.debit != expected.debit {

@@ -75,10 +75,7 @@ impl Reconcile {
     ) -> Result<BTreeMap<PspName, usize>, StatementError> {
         let mut text = Vec::new();
         file.read_to_end(&mut text)?;
-        let (import, now) = (
-            Uuid::new_v5(&STATEMENT_NS, &text),
-            self.systems.clock.now(),
-        );
+        let (import, now) = (Uuid::new_v5(&STATEMENT_NS, &text), self.systems.clock.now());
         let mut counts = BTreeMap::new();
         let mut waiting: BTreeMap<PspName, Vec<Entry>> = BTreeMap::new();
         let mut tx = pm::begin(&self.systems.pm).await?;
@@ -86,7 +83,9 @@ impl Reconcile {
             .trim(csv::Trim::All)
             .from_reader(text.as_slice());
         let header = reader.headers()?.clone();
-        let missing = NEEDED.iter().filter(|name| !header.iter().any(|has| has == **name));
+        let missing = NEEDED
+            .iter()
+            .filter(|name| !header.iter().any(|has| has == **name));
         let missing: Vec<&str> = missing.copied().collect();
         if !missing.is_empty() {
             return Err(StatementError::Columns(missing.join(", ")));
@@ -135,7 +134,10 @@ impl Reconcile {
             return Ok(Err(what));
         }
         if !is_a_time(record.paid_at) {
-            return Ok(Err(format!("paid_at {} is no time of a payment", record.paid_at)));
+            return Ok(Err(format!(
+                "paid_at {} is no time of a payment",
+                record.paid_at
+            )));
         }
         let Some(currency) = self.currencies.get(&record.currency).await? else {
             return Ok(Err(format!("currency {} is none of ours", record.currency)));

@@ -224,7 +224,12 @@ pub async fn passed(pm: &PgPool, certain: bool) -> Result<AllPassed, StoreError>
     let read = |row: Row| {
         let sum = |text: &str| {
             let sum = text.parse::<u128>();
-            sum.map_err(|_| corrupt("intent", format!("a sum in {} is {text}", row.currency_code)))
+            sum.map_err(|_| {
+                corrupt(
+                    "intent",
+                    format!("a sum in {} is {text}", row.currency_code),
+                )
+            })
         };
         let passed = Passed {
             out: sum(&row.out)?,

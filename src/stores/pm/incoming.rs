@@ -615,3 +615,30 @@ pub async fn open(
     .map_err(failed)?;
     rows.into_iter().map(Row::read).collect()
 }
+
+/// Deletes words of before a time about payments that somebody has, or about none; gives how many
+/// those were. The payments stay.
+///
+/// # Errors
+/// The database's.
+pub async fn forget_words(
+    pm: &PgPool,
+    before: DateTime<Utc>,
+    limit: u32,
+) -> Result<u64, StoreError> {
+    let done = sqlx::query(
+        "DELETE FROM pm.psp_callback WHERE id IN (
+             SELECT c.id FROM pm.psp_callback c
+             WHERE c.received_at < $1 AND NOT EXISTS (
+                 SELECT 1 FROM pm.psp_incoming p
+                 WHERE p.psp_name = c.psp_name AND p.payment_id = c.payment_id
+                   AND p.status NOT IN ('credited', 'assigned'))
+             ORDER BY c.received_at LIMIT $2)",
+    )
+    .bind(before)
+    .bind(i64::from(limit))
+    .execute(pm)
+    .await
+    .map_err(failed)?;
+    Ok(done.rows_affected())
+}

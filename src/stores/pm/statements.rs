@@ -35,9 +35,8 @@ pub async fn put(tx: &mut PmTx, psp: PspName, entries: &[Entry]) -> Result<(), S
             .push_bind(line.paid_at)
             .push_bind(entry.imported_at);
     });
-    builder.push(
-        " ON CONFLICT (import_id, line_no) DO UPDATE SET imported_at = EXCLUDED.imported_at",
-    );
+    builder
+        .push(" ON CONFLICT (import_id, line_no) DO UPDATE SET imported_at = EXCLUDED.imported_at");
     builder.build().execute(&mut **tx).await.map_err(failed)?;
     Ok(())
 }
