@@ -150,6 +150,24 @@ async fn a_top_up_is_confirmed_by_its_own_payment_of_its_own_amount() {
     assert_eq!(till.wallet().await.posted(), i128::from(AMOUNT));
 }
 
+/// A provider that gives one name to two payments is asked by a person.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_name_that_another_intent_has_leaves_a_payment_to_a_person() {
+    let till = Till::new().await;
+    till.fund(1_000_000).await;
+    let first = till.create(till.payout(10_000)).await;
+    till.settle().await;
+    let second = till.create(till.payout(10_000)).await;
+    let sql = "UPDATE pm.psp_tx_map SET response_id = $1 WHERE intent_id = $2";
+    let named = sqlx::query(sql).bind(format!("R-{second}")).bind(first);
+    named.execute(&till.pm).await.unwrap();
+    till.settle().await;
+    assert_eq!(till.status(second).await, IntentStatus::ManualReview);
+    let row = till.payments.evidence(second).await.unwrap().psp;
+    assert_eq!(row.last_error.as_deref(), Some("payment_of_another_intent"));
+    assert_eq!(row.facts.response_id, None);
+}
+
 /// The word comes after the verdict.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_word_that_is_not_what_was_credited_moves_nothing_and_is_told_of() {
