@@ -18,6 +18,7 @@ use crate::services::domains::DomainService;
 use crate::services::feeds::FeedService;
 use crate::services::invites::InviteService;
 use crate::services::moves::{MoveEngine, MoveLimits, MoveService};
+use crate::services::netting::{NettingRules, NettingService};
 use crate::services::network::{NetworkRules, NetworkService};
 use crate::services::obligations::ObligationService;
 use crate::services::offboarding::Offboarding;
@@ -45,6 +46,7 @@ pub struct App {
     pub sagas: SagaRecords,
     pub network: NetworkService,
     pub obligations: ObligationService,
+    pub netting: NettingService,
     pub credit_lines: CreditLineService,
     pub payments: PaymentService,
     pub uploads: UploadService,
@@ -114,6 +116,19 @@ impl Stores {
     pub fn pauses(&self) -> PauseService {
         let currencies = Arc::new(CurrencyRegistry::new(self.master.clone()));
         PauseService::new(self.master.clone(), currencies)
+    }
+
+    /// What nets debts.
+    #[must_use]
+    pub fn netting(&self, config: &Config, clock: Clock, entropy: Entropy) -> NettingService {
+        let currencies = Arc::new(CurrencyRegistry::new(self.master.clone()));
+        let rules = NettingRules {
+            min_brokers: config.netting.min_brokers,
+            proposal_expiry: config.netting.proposal_expiry_s.duration(),
+            round_expiry: config.netting.round_expiry_s.duration(),
+            wait: config.http.confirm_wait_ms.duration(),
+        };
+        NettingService::new(self.master.clone(), currencies, clock, entropy, rules)
     }
 
     /// What begins and changes moves of books.
@@ -192,6 +207,7 @@ impl App {
             process.clone(),
         );
         let moves = stores.moves(config, systems.clock.clone(), systems.entropy.clone());
+        let netting = stores.netting(config, systems.clock.clone(), systems.entropy.clone());
         let currencies = Arc::new(CurrencyRegistry::new(master));
         let rules = NetworkRules {
             confirm_within: config.network.confirm_by_s.duration(),
@@ -238,6 +254,7 @@ impl App {
             payments,
             sagas: SagaRecords::new(systems.master.clone()),
             obligations: ObligationService::new(systems.master.clone(), systems.ledger.clone()),
+            netting,
             credit_lines: CreditLineService::new(systems.master.clone(), systems.clock.clone()),
             books,
             partners: Arc::new(partners),

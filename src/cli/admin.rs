@@ -7,6 +7,7 @@ mod domain;
 mod incoming;
 mod invite;
 mod moves;
+mod netting;
 mod offboard;
 mod pause;
 mod payment;
@@ -41,7 +42,7 @@ const NO_SUCH_THING: u8 = 4;
     after_help = "\
 Exit codes: 0 done, or so already; 1 failed, the reason on standard error; 2 the \
 command line or the configuration is wrong; 4 there is no such broker, move, currency, shard, saga, \
-invitation, host name, payment, wallet or alert; 5 something must be settled before a broker can leave."
+round, invitation, host name, payment, wallet or alert; 5 something must be settled before a broker can leave."
 )]
 pub(super) struct Args {
     #[command(subcommand)]
@@ -67,6 +68,9 @@ enum What {
     /// Books that go from one database to another
     #[command(subcommand)]
     Move(moves::What),
+    /// Rounds that clear what goes round in the network's debts
+    #[command(subcommand)]
+    Netting(netting::What),
     /// Database servers that may hold books
     #[command(subcommand)]
     Server(place::Server),
@@ -111,6 +115,7 @@ pub(super) async fn run(args: &Args) -> Result<ExitCode, Failure> {
         What::Pause(what) => pause::pause(what, &config).await?,
         What::Resume(what) => pause::resume(what, &config).await?,
         What::Move(what) => moves::run(what, &config).await?,
+        What::Netting(what) => netting::run(what, &config).await?,
         What::Server(what) => place::servers(what, &config).await?,
         What::Shard(what) => place::shards(what, &config).await?,
         What::User(what) => user::run(what, &config).await?,

@@ -25,9 +25,10 @@ use crate::stack::{end_companions, start_detached};
 ///
 /// Starts a stack as `settlenet dev` does, makes four brokers (Alpha and Beta with databases of
 /// their own, Gamma and Delta on a shared shard), serves the API, settles a request between two of
-/// them through it, has one take cash from a client of the other and pay it out, pays a client out
-/// and takes money in through simulated payment providers, and prints every step. The server and the log-ins stay; `settlenet down` stops it all. Can be run
-/// again: the network and its history are kept.
+/// them through it, has one take cash from a client of the other and pay it out, repays and nets
+/// debts, pays a client out and takes money in through simulated payment providers, and prints
+/// every step. The server and the log-ins stay; `settlenet down` stops it all. Can be run again:
+/// the network and its history are kept.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// The folder for all data; made if there is none

@@ -79,6 +79,18 @@ impl Config {
             self.network.confirm_by_s.0,
             60..=365 * DAY,
         )?;
+        let netting = &self.netting;
+        within("netting.min_brokers", netting.min_brokers, 2..=1_000_000)?;
+        within(
+            "netting.proposal_expiry_s",
+            netting.proposal_expiry_s.0,
+            60..=90 * DAY,
+        )?;
+        within(
+            "netting.round_expiry_s",
+            netting.round_expiry_s.0,
+            60..=90 * DAY,
+        )?;
         check_level(&self.log.level)
     }
 

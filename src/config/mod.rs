@@ -59,6 +59,8 @@ pub struct Config {
     #[serde(default)]
     pub network: Network,
     #[serde(default)]
+    pub netting: Netting,
+    #[serde(default)]
     pub payments: Payments,
     #[serde(default)]
     pub log: Log,
@@ -304,6 +306,18 @@ pub struct Network {
     pub terms: DefaultTerms,
 }
 
+/// Netting: of two brokers, and in rounds over the network.
+#[derive(Debug, Clone, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Netting {
+    /// Rounds are offered once so many brokers are active.
+    pub min_brokers: u64,
+    /// How long a proposal to another broker waits, where it doesn't say.
+    pub proposal_expiry_s: Seconds,
+    /// How long a round waits for its answers, where it doesn't say.
+    pub round_expiry_s: Seconds,
+}
+
 /// Logging, to standard error.
 #[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
@@ -431,6 +445,16 @@ impl Default for Network {
             signup: SignupMode::Invite,
             confirm_by_s: Seconds(3 * 24 * 3600),
             terms: DefaultTerms::default(),
+        }
+    }
+}
+
+impl Default for Netting {
+    fn default() -> Self {
+        Self {
+            min_brokers: 10,
+            proposal_expiry_s: Seconds(7 * 24 * 3600),
+            round_expiry_s: Seconds(3 * 24 * 3600),
         }
     }
 }

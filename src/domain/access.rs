@@ -215,6 +215,12 @@ actions! {
     ObligationList = "obligation.list", BrokerSeat, NetworkRead;
     ObligationRead = "obligation.read", BrokerSeat, NetworkRead;
     PositionRead = "position.read", BrokerSeat, NetworkRead;
+    NettingList = "netting.list", BrokerSeat, NetworkRead;
+    NettingRead = "netting.read", BrokerSeat, NetworkRead;
+    NettingPreview = "netting.preview", BrokerSeat, NetworkRead;
+    NettingPropose = "netting.propose", BrokerSeat, NetworkWrite;
+    NettingDecide = "netting.decide", BrokerSeat, NetworkWrite;
+    NettingSet = "netting.set", BrokerSeat, NetworkWrite;
     BrokerRead = "broker.read", BrokerSeat, BookRead;
     BrokerPlan = "broker.plan", BrokerSeat, TeamWrite;
     DomainRead = "domain.read", BrokerSeat, TeamRead;
@@ -260,6 +266,10 @@ actions! {
     AdminPauseList = "admin.pause.list", PlatformSeat, PlatformRead;
     AdminPauseCreate = "admin.pause.create", PlatformSeat, PlatformWrite;
     AdminPauseLift = "admin.pause.lift", PlatformSeat, PlatformWrite;
+    AdminNettingList = "admin.netting.list", PlatformSeat, PlatformRead;
+    AdminNettingRead = "admin.netting.read", PlatformSeat, PlatformRead;
+    AdminNettingPropose = "admin.netting.propose", PlatformSeat, PlatformWrite;
+    AdminNettingCancel = "admin.netting.cancel", PlatformSeat, PlatformWrite;
     AdminBrokerMove = "admin.broker.move", PlatformSeat, PlatformWrite;
     AdminMoveList = "admin.move.list", PlatformSeat, PlatformRead;
     AdminMoveRead = "admin.move.read", PlatformSeat, PlatformRead;
@@ -302,10 +312,15 @@ type Row = [bool; Role::ALL.len()];
 /// The authorization table.
 ///
 /// An operator does the network's daily work and opens accounts; what makes money out of
-/// nothing (opening balances, corrections) and who is on the team is the admin's. An agent only
+/// nothing (opening balances, corrections), what decides for the broker without asking (netting
+/// approved by itself) and who is on the team is the admin's. An agent only
 /// reads: it may commit money where its limit is checked, and no action here does that.
 /// The platform never acts in a broker's place, and sees no book.
-#[expect(clippy::match_same_arms, reason = "a table: one row per action")]
+#[expect(
+    clippy::match_same_arms,
+    clippy::too_many_lines,
+    reason = "a table: one row per action"
+)]
 #[rustfmt::skip]
 const fn row(action: Action) -> Row {
     match action {
@@ -340,6 +355,12 @@ const fn row(action: Action) -> Row {
         Action::ObligationList             => [Y, Y, Y,          N, N, N],
         Action::ObligationRead             => [Y, Y, Y,          N, N, N],
         Action::PositionRead               => [Y, Y, Y,          N, N, N],
+        Action::NettingList                => [Y, Y, Y,          N, N, N],
+        Action::NettingRead                => [Y, Y, Y,          N, N, N],
+        Action::NettingPreview             => [Y, Y, Y,          N, N, N],
+        Action::NettingPropose             => [Y, Y, N,          N, N, N],
+        Action::NettingDecide              => [Y, Y, N,          N, N, N],
+        Action::NettingSet                 => [Y, N, N,          N, N, N],
         Action::BrokerRead                 => [Y, Y, Y,          N, N, Y],
         Action::BrokerPlan                 => [Y, N, N,          N, N, N],
         Action::DomainRead                 => [Y, N, N,          N, N, N],
@@ -385,6 +406,10 @@ const fn row(action: Action) -> Row {
         Action::AdminPauseList             => [N, N, N,          Y, N, N],
         Action::AdminPauseCreate           => [N, N, N,          Y, N, N],
         Action::AdminPauseLift             => [N, N, N,          Y, N, N],
+        Action::AdminNettingList           => [N, N, N,          Y, N, N],
+        Action::AdminNettingRead           => [N, N, N,          Y, N, N],
+        Action::AdminNettingPropose        => [N, N, N,          Y, N, N],
+        Action::AdminNettingCancel         => [N, N, N,          Y, N, N],
         Action::AdminBrokerMove            => [N, N, N,          Y, N, N],
         Action::AdminMoveList              => [N, N, N,          Y, N, N],
         Action::AdminMoveRead              => [N, N, N,          Y, N, N],

@@ -178,6 +178,15 @@ public_id!(
 );
 
 public_id!(
+    /// A netting of what two brokers owe each other.
+    NettingProposalId, "NP-"
+);
+public_id!(
+    /// A round of netting over the whole network.
+    NettingRoundId, "MN-"
+);
+
+public_id!(
     /// A broker's client or counterpart; unique within the book.
     PartnerId, "FO-"
 );

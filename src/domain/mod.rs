@@ -22,6 +22,8 @@ pub mod merkle;
 pub mod moment;
 pub mod money;
 pub mod netting;
+pub mod netting_proposal;
+pub mod netting_round;
 pub mod obligation;
 pub mod partner;
 pub mod pause;

@@ -2,10 +2,12 @@
 //! every broker's net position stays what it was, and as much as possible of them.
 //!
 //! [`clear`] finds the largest total there is. What it finds comes with prices, by which anybody
-//! can check both: see [`certificate`] for the proof and [`verify`] for the check.
+//! can check both: see [`certificate`] for the proof and [`verify`] for the check. [`measure`] says
+//! what there is to compare a total with.
 
 pub mod certificate;
 pub mod circulation;
+pub mod measure;
 pub mod sample;
 mod text;
 pub mod verify;

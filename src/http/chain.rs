@@ -32,7 +32,7 @@ const PART_DEFAULT: u32 = 100;
 const PART_MAX: u32 = 1_000;
 
 /// The lines of `docs/formats.md`.
-const NDJSON: HeaderValue = HeaderValue::from_static("application/x-ndjson");
+pub(super) const NDJSON: HeaderValue = HeaderValue::from_static("application/x-ndjson");
 /// Where the chain ends, as `SEQ:HASH`, beside lines that can't say it.
 const HEAD: HeaderName = HeaderName::from_static("settlenet-chain-head");
 

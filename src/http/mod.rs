@@ -20,6 +20,7 @@ pub mod json;
 mod layers;
 mod money;
 mod moves;
+mod netting;
 mod obligations;
 mod offboarding;
 mod orders;
@@ -72,6 +73,7 @@ pub fn routes() -> Routes {
         .merge(orders::routes())
         .merge(uploads::routes())
         .merge(obligations::routes())
+        .merge(netting::routes())
         .merge(credit_lines::routes())
         .merge(wallets::routes())
         .merge(payments::routes())

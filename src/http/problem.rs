@@ -56,6 +56,9 @@ codes! {
     NotFound = "not_found", NOT_FOUND, "There is no such thing";
     MethodNotAllowed = "method_not_allowed", METHOD_NOT_ALLOWED, "This can't be done here";
     Conflict = "conflict", CONFLICT, "The state of things doesn't allow this";
+    NothingToNet = "nothing_to_net", CONFLICT, "There is nothing to net";
+    TooFewBrokers = "too_few_brokers", CONFLICT, "Too few brokers are active";
+    RoundOpen = "round_open", CONFLICT, "A round is open in this currency";
     TooMuch = "too_much", CONFLICT, "There is too much for one answer";
     Contended = "contended", CONFLICT, "Another request is doing this";
     WrongStatus = "wrong_status", CONFLICT, "The request is in another state";
@@ -171,7 +174,7 @@ pub struct ProblemBody {
     /// The fields it is about.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub errors: Vec<FieldError>,
-    /// Where the request's status is in the way: the present one.
+    /// Where a status is in the way, a request's, a netting proposal's or a round's: the present one.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, example = "accepted")]
     pub request_status: Option<serde_json::Value>,

@@ -15,6 +15,7 @@ pub mod invites;
 pub mod lanes;
 pub mod migration;
 pub mod moves;
+pub mod netting;
 pub mod network;
 pub mod obligations;
 pub mod offboarding;

@@ -13,6 +13,7 @@ pub mod feed;
 pub mod idempotency;
 pub mod invites;
 pub mod moves;
+pub mod netting;
 pub mod obligations;
 pub mod pauses;
 pub mod placement;

@@ -5,6 +5,7 @@ mod access;
 mod expiry;
 mod gauges;
 mod moves;
+mod netting;
 mod payments;
 mod plans;
 mod sagas;
@@ -38,6 +39,11 @@ pub fn start(app: &App, config: &Config, shutdown: &CancellationToken) -> JoinSe
     workers.spawn(turn("expiry", poll, shutdown.clone(), move || {
         let app = expiry.clone();
         async move { expiry::expire(&app).await }
+    }));
+    let rounds = app.clone();
+    workers.spawn(turn("netting", poll, shutdown.clone(), move || {
+        let app = rounds.clone();
+        async move { netting::go_on(&app).await }
     }));
     let feeds = app.clone();
     workers.spawn(turn("sequencer", poll, shutdown.clone(), move || {

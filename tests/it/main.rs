@@ -18,6 +18,7 @@ mod isolation;
 mod ledger;
 mod migrate;
 mod moves;
+mod netting;
 mod netting_certificate;
 mod netting_solver;
 mod network;

@@ -1,5 +1,5 @@
-//! Clients of one broker served by another: cash taken, cash paid, money to a client by uid, and
-//! debts repaid.
+//! Clients of one broker served by another: cash taken, cash paid, money to a client by uid; and debts
+//! repaid and netted.
 
 use anyhow::Context as _;
 use serde_json::{Value, json};
@@ -26,7 +26,8 @@ pub(super) async fn run(address: &str, network: &Network) -> anyhow::Result<()> 
     desks.collect(&vasya).await?;
     desks.payout(&vasya).await?;
     desks.by_uid().await?;
-    desks.repay(alpha, beta).await
+    desks.repay(alpha, beta).await?;
+    desks.net(alpha).await
 }
 
 /// The two desks, each logged in.
@@ -161,24 +162,72 @@ impl Desks {
             .beta
             .post(&format!("{path}/confirm"), &json!({}), None)
             .await?;
-        let positions = self.alpha.get("/v1/positions").await?;
-        let items = positions.get("items").and_then(Value::as_array);
-        let mut items = items.into_iter().flatten();
-        let position = items
-            .find(|one| {
-                text(one, "currency_code") == "USD-CASH"
-                    && text(one, "counterparty_broker_id") == beta.id.to_string()
-            })
-            .context("what Alpha owes Beta")?;
+        let position = self.position("USD-CASH").await?;
         say(&format!(
             "{} repays {} 300.00 USD-CASH of it, the oldest debt first ({} is {}): {} are owed",
             alpha.name,
             beta.name,
             text(&request, "id"),
             text(&request, "status"),
-            text(position, "owing")
+            text(&position, "owing")
         ));
         Ok(())
+    }
+
+    /// Beta comes to owe Alpha 7,000 dollars, and they net it against what Alpha owes.
+    async fn net(&self, alpha: &Member) -> anyhow::Result<()> {
+        let body = json!({
+            "target_broker_id": alpha.id, "type": "send", "currency_code": "USD",
+            "amount": "7000.00", "method": "cash",
+        });
+        let request = self.beta.create("/v1/network/requests", &body).await?;
+        let path = format!("/v1/network/requests/{}", text(&request, "id"));
+        self.alpha
+            .post(&format!("{path}/accept"), &json!({}), None)
+            .await?;
+        let receipt = proof("by courier");
+        self.beta
+            .post(&format!("{path}/sent"), &receipt, None)
+            .await?;
+        self.alpha
+            .post(&format!("{path}/confirm"), &json!({}), None)
+            .await?;
+        let before = self.position("USD").await?;
+        let body = json!({
+            "counterparty_broker_id": self.beta_id, "currency_code": "USD", "amount": "7000.00",
+        });
+        let proposal = self.alpha.create("/v1/netting/proposals", &body).await?;
+        let id = text(&proposal, "id");
+        say(&format!(
+            "Alpha owes Beta {} USD and is owed {}; it proposes netting: {id}",
+            text(&before, "owing"),
+            text(&before, "owed")
+        ));
+        println!("    {}", text(&proposal, "effect"));
+        let approve = format!("/v1/netting/proposals/{id}/approve");
+        let proposal = self.beta.post(&approve, &json!({}), None).await?;
+        let after = self.position("USD").await?;
+        say(&format!(
+            "Beta approves, {} USD are netted ({}): Alpha owes {} and is owed {}; net {} as before",
+            text(&proposal, "netted_amount"),
+            text(&proposal, "status"),
+            text(&after, "owing"),
+            text(&after, "owed"),
+            text(&after, "net")
+        ));
+        Ok(())
+    }
+
+    /// How Alpha stands to Beta.
+    async fn position(&self, code: &str) -> anyhow::Result<Value> {
+        let positions = self.alpha.get("/v1/positions").await?;
+        let items = positions.get("items").and_then(Value::as_array);
+        let beta = self.beta_id.to_string();
+        let mut items = items.into_iter().flatten().filter(|one| {
+            text(one, "currency_code") == code && text(one, "counterparty_broker_id") == beta
+        });
+        let found = items.next().context("Alpha and Beta owe each other")?;
+        Ok(found.clone())
     }
 
     async fn show(&self, order: &Value, client: &str, code: &str) -> anyhow::Result<()> {

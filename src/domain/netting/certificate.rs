@@ -100,6 +100,14 @@ pub(super) fn canonical<T: Serialize>(value: &T) -> io::Result<Vec<u8>> {
     serde_json_canonicalizer::to_vec(value).map_err(io::Error::other)
 }
 
+/// The leaf that a line is in the root.
+#[must_use]
+pub fn leaf(line: &Line) -> Hash {
+    let mut bytes = Vec::new();
+    text::leaf(&mut bytes, line);
+    merkle::leaf(&bytes)
+}
+
 /// Leaves of a part of the root's tree that is made by itself. A power of two, so that the parts'
 /// roots are leaves of the rest of the tree.
 const PART: usize = 1_024;

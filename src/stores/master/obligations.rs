@@ -329,6 +329,33 @@ pub async fn positions(master: &Pool, broker: BrokerId) -> Result<Vec<Position>,
     .map_err(failed)
 }
 
+/// What a broker is owed less what it owes in a currency, in minor units.
+///
+/// # Errors
+/// The master's, or a sum that can't be read.
+pub async fn net(
+    master: &Pool,
+    broker: BrokerId,
+    currency: &CurrencyCode,
+) -> Result<i128, StoreError> {
+    let sum: String = sqlx::query_scalar(
+        "SELECT CAST((SELECT COALESCE(SUM(remaining_amount), 0) FROM obligation
+                      WHERE creditor_broker_id = ? AND status = 'active' AND currency_code = ?)
+                   - (SELECT COALESCE(SUM(remaining_amount), 0) FROM obligation
+                      WHERE debtor_broker_id = ? AND status = 'active' AND currency_code = ?)
+                AS CHAR)",
+    )
+    .bind(broker)
+    .bind(currency.as_str())
+    .bind(broker)
+    .bind(currency.as_str())
+    .fetch_one(master)
+    .await
+    .map_err(failed)?;
+    sum.parse()
+        .map_err(|_| corrupt("obligation", format!("{sum:?} is no sum")))
+}
+
 /// What of a debt is how old, in minor units.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ageing {

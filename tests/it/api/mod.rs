@@ -10,6 +10,7 @@ mod domains;
 mod lists;
 mod metrics;
 mod moves;
+mod netting;
 mod orders;
 mod partners;
 mod pauses;

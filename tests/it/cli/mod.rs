@@ -5,6 +5,7 @@ mod book_file;
 mod chain;
 mod ledger;
 mod moves;
+mod netting;
 mod reconcile;
 
 use std::process::{Command, Output, Stdio};
@@ -105,6 +106,17 @@ fn help_is_there_for_all() {
         ("user", &["create"]),
         ("invite", &["create", "list", "revoke"]),
         ("domain", &["list", "activate", "release"]),
+        (
+            "netting",
+            &[
+                "propose",
+                "list",
+                "show",
+                "cancel",
+                "certificate",
+                "preview",
+            ],
+        ),
         ("saga", &["list", "show", "retry", "compensate"]),
         ("alert", &["list", "resolve"]),
     ] {

@@ -11,13 +11,16 @@ use std::time::Duration;
 use settlenet::app::App;
 use settlenet::config::Config;
 use settlenet::domain::ids::{AccountId, BrokerId, RequestId};
+use settlenet::domain::netting_proposal::Act;
+use settlenet::domain::netting_round::Answer;
 use settlenet::runtime::{Clock, Entropy};
 use tokio_util::sync::CancellationToken;
 
 use super::{SOON, World, program, until};
 
 /// Says what the program does as a child: `confirm`, `accept` or `cancel`, the broker, the
-/// request, and for an acceptance the account.
+/// request, and for an acceptance the account; or `approve` or `decline`, the broker and the
+/// netting round; or `net`, the broker and the proposal that it approves.
 const MARKER: &str = "SETTLENET_TEST_CHILD";
 
 /// A clock that the test and its children share, moved by what is written in a file.
@@ -240,6 +243,28 @@ async fn go_on_with_a_move() {
     eprintln!("moved on");
 }
 
+/// Answers a round of netting, or approves a proposal.
+async fn answer_a_netting(words: &[&str]) {
+    let broker: BrokerId = words[1].parse().expect("a broker");
+    let file = std::env::var_os("SETTLENET_CONFIG").map(PathBuf::from);
+    let config = Config::load(file.as_deref()).expect("a configuration");
+    let app = App::assemble(&config, Clock::from_env(), Entropy::from_env()).expect("assembles");
+    let actor = World::actor(broker);
+    let answer = async |said| {
+        let id = words[2].parse().expect("a round");
+        app.netting.answer(&actor, id, said).await.map(drop)
+    };
+    let done = match words[0] {
+        "approve" => answer(Answer::Approve).await,
+        "decline" => answer(Answer::Decline).await,
+        _ => {
+            let id = words[2].parse().expect("a proposal");
+            app.netting.act_on(&actor, id, Act::Approve).await.map(drop)
+        }
+    };
+    eprintln!("{words:?}: {done:?}");
+}
+
 /// No test of its own: what a [`Child`] runs. It does nothing where nobody asks it to.
 #[tokio::test(flavor = "multi_thread")]
 async fn child_entry() {
@@ -249,6 +274,9 @@ async fn child_entry() {
     let words: Vec<&str> = what.split(' ').collect();
     if words[0] == "move" {
         return go_on_with_a_move().await;
+    }
+    if ["approve", "decline", "net"].contains(&words[0]) {
+        return answer_a_netting(&words).await;
     }
     let broker: BrokerId = words[1].parse().expect("a broker");
     let id: RequestId = words[2].parse().expect("a request");

@@ -103,7 +103,7 @@ enum Fate {
 impl Simulation {
     /// Gives what became of each request.
     async fn run(seed: u64) -> Vec<&'static str> {
-        let mut run = Self::new(seed).await;
+        let mut run = Box::pin(Self::new(seed)).await;
         for number in 0..OPERATIONS {
             run.operation(number).await;
         }

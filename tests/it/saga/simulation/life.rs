@@ -82,12 +82,12 @@ pub(super) fn after(
         | (Some((S::Sent, false)), E::ResendAgreed) => to(S::Accepted),
         (Some((S::Pending, false)), E::Rejected) => to(S::Rejected),
         (Some((S::Accepted | S::Sent, false)), E::CancelProposed)
-        | (Some((S::Sent, false)), E::ResendProposed | E::ReceivedClaimed) => before,
+        | (Some((S::Sent, false)), E::ResendProposed | E::ReceivedClaimed)
+        | (Some((S::Pending | S::Accepted, false)), E::PickupRenewed)
+        | (Some((S::Accepted, false)), E::PickupRefused) => before,
         (Some((S::Pending | S::Accepted | S::Sent, false)), E::Cancelled) => to(S::Cancelled),
         (Some((S::Accepted, false)), E::Sent) => Some((S::Sent, at_once)),
         (Some((S::Sent, true)), E::ConfirmFailed) => to(S::Sent),
-        (Some((S::Pending | S::Accepted, false)), E::PickupRenewed)
-        | (Some((S::Accepted, false)), E::PickupRefused) => before,
         (Some((S::Sent, false)), E::Confirmed) => Some((S::Sent, true)),
         (Some((S::Sent, true)), E::Completed) => to(S::Completed),
         (Some((S::Pending | S::Accepted, false)), E::Expired) => to(S::Expired),
