@@ -29,14 +29,24 @@ impl Reconcile {
     pub(super) async fn passed(&self, report: &mut InvariantReport) -> Result<(), ReconcileError> {
         let pm = &self.systems.pm;
         let least = sums(&audit::passed(pm, true).await?);
-        let specs: Vec<AccountSpec> = least
-            .keys()
-            .filter_map(|(name, ledger)| {
-                let name = name.parse().ok()?;
-                let ledger = u32::try_from(*ledger).ok()?;
-                Some(AccountSpec { name, ledger })
-            })
-            .collect();
+        let mut specs = Vec::new();
+        for (name, ledger) in least.keys() {
+            let Ok(name) = name.parse::<AccountName>() else {
+                continue;
+            };
+            let currency = self.currencies.get(name.currency()).await?;
+            match currency.filter(|currency| i32::try_from(currency.ledger) == Ok(*ledger)) {
+                Some(currency) => specs.push(AccountSpec {
+                    name,
+                    ledger: currency.ledger,
+                }),
+                None => {
+                    let what =
+                        format!("payments are on ledger {ledger}, which is not its currency's");
+                    report.broken(Finding::new(name, what));
+                }
+            }
+        }
         let balances = self.systems.ledger.balances(&specs).await?;
         let most = sums(&audit::passed(pm, false).await?);
         for (spec, found) in specs.iter().zip(balances) {

@@ -179,10 +179,18 @@ async fn what_is_no_payment_is_told_by_field() {
     let opened = api.post("/v1/wallets", &admin, opened).await;
     assert_eq!(opened.status, 201, "{}", opened.text);
     let told = api
-        .post("/v1/intents", &admin, with("wallet", opened.body["wallet"].clone()))
+        .post(
+            "/v1/intents",
+            &admin,
+            with("wallet", opened.body["wallet"].clone()),
+        )
         .await;
     assert_eq!((told.status, told.fields()), (422, vec!["wallet"]));
-    assert!(told.text.contains("is in USD, and the payment in"), "{}", told.text);
+    assert!(
+        told.text.contains("is in USD, and the payment in"),
+        "{}",
+        told.text
+    );
     // What IPPS knows one broker by is nobody else's.
     let beta = api.admin_of(api.world.beta).await;
     let taken = json!({ "currency_code": currency, "ipps_wallet_id": "W-1" });
