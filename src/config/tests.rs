@@ -306,15 +306,13 @@ fn keys(value: &serde_json::Value, at: &str, found: &mut std::collections::BTree
 fn the_example_has_every_key() {
     let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("settlenet.example.toml");
     let text = std::fs::read_to_string(&example).unwrap();
-    let in_force: String = text
-        .lines()
-        .map(|line| {
-            let key = line
-                .strip_prefix("#= ")
-                .or_else(|| line.strip_prefix("#- "));
-            format!("{}\n", key.unwrap_or(line))
-        })
-        .collect();
+    let in_force = text.lines().map(|line| {
+        let key = line
+            .strip_prefix("#= ")
+            .or_else(|| line.strip_prefix("#- "));
+        key.unwrap_or(line)
+    });
+    let in_force = in_force.collect::<Vec<_>>().join("\n");
     let config: serde_json::Value =
         serde_json::from_str(&load(&in_force, &[]).unwrap().to_json().unwrap()).unwrap();
     let written: toml::Value = toml::from_str(&in_force).unwrap();

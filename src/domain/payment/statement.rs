@@ -67,30 +67,30 @@ pub struct Ours {
 #[must_use]
 pub fn payments(mut entries: Vec<Entry>) -> Vec<Line> {
     entries.sort_by_key(|entry| (entry.imported_at, entry.import, entry.at));
-    let mut named: BTreeMap<String, Line> = BTreeMap::new();
-    // Of each file, the latest last: its names, and its lines without one.
+    let mut by_name: BTreeMap<String, Line> = BTreeMap::new();
+    // Of each file, the latest last: its ids, and its lines without one.
     let mut files: Vec<(Uuid, BTreeSet<String>, Vec<Line>)> = Vec::new();
     for Entry { import, line, .. } in entries {
         if files.last().is_none_or(|(last, ..)| *last != import) {
             files.push((import, BTreeSet::new(), Vec::new()));
         }
-        let Some((_, names, nameless)) = files.last_mut() else {
+        let Some((_, ids, unnamed)) = files.last_mut() else {
             continue;
         };
         if line.response_id.is_empty() {
-            nameless.push(line);
+            unnamed.push(line);
         } else {
-            names.insert(line.response_id.clone());
-            named.insert(line.response_id.clone(), line);
+            ids.insert(line.response_id.clone());
+            by_name.insert(line.response_id.clone(), line);
         }
     }
     let most = files
         .into_iter()
-        .max_by_key(|(_, names, nameless)| names.len() + nameless.len());
-    let mut all: Vec<Line> = named.into_values().collect();
-    if let Some((_, names, nameless)) = most {
-        let more = (names.len() + nameless.len()).saturating_sub(all.len());
-        all.extend(nameless.into_iter().rev().take(more));
+        .max_by_key(|(_, ids, unnamed)| ids.len() + unnamed.len());
+    let mut all: Vec<Line> = by_name.into_values().collect();
+    if let Some((_, ids, unnamed)) = most {
+        let more = (ids.len() + unnamed.len()).saturating_sub(all.len());
+        all.extend(unnamed.into_iter().rev().take(more));
     }
     all
 }
@@ -244,7 +244,8 @@ mod tests {
         let entry = |import: u128, at, name: &str| Entry {
             import: Uuid::from_u128(import),
             at,
-            imported_at: DateTime::UNIX_EPOCH + chrono::TimeDelta::hours(i64::from(import as u32)),
+            imported_at: DateTime::UNIX_EPOCH
+                + chrono::TimeDelta::hours(i64::try_from(import).unwrap()),
             line: line(name, at, LineStatus::Paid),
         };
         for (entries, count) in [

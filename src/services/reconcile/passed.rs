@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use super::{Finding, InvariantReport, Reconcile, ReconcileError};
 use crate::domain::ledger::{AccountName, AccountOwner, Balances};
-use crate::domain::money::CurrencyCode;
+use crate::domain::money::{Currency, CurrencyCode};
 use crate::domain::payment::PspName;
 use crate::domain::payment::transfers::{nostro, transit};
 use crate::stores::ledger::AccountSpec;
@@ -35,16 +35,13 @@ impl Reconcile {
                 continue;
             };
             let currency = self.currencies.get(name.currency()).await?;
-            match currency.filter(|currency| i32::try_from(currency.ledger) == Ok(*ledger)) {
-                Some(currency) => specs.push(AccountSpec {
-                    name,
-                    ledger: currency.ledger,
-                }),
-                None => {
-                    let what =
-                        format!("payments are on ledger {ledger}, which is not its currency's");
-                    report.broken(Finding::new(name, what));
-                }
+            let is_its = |currency: &Currency| i32::try_from(currency.ledger) == Ok(*ledger);
+            if let Some(currency) = currency.filter(is_its) {
+                let ledger = currency.ledger;
+                specs.push(AccountSpec { name, ledger });
+            } else {
+                let what = format!("payments are on ledger {ledger}, which is not its currency's");
+                report.broken(Finding::new(name, what));
             }
         }
         let balances = self.systems.ledger.balances(&specs).await?;

@@ -45,7 +45,8 @@ async fn a_wallet_is_opened_funded_and_paid_out_of() {
     let wallet = opened.body["wallet"].as_str().unwrap();
     assert_eq!(wallet, format!("merchant.{alpha}.{currency}"));
     let funding = json!({ "wallet": wallet, "currency_code": currency, "amount": "1000.00" });
-    let key = "fund-1";
+    // The ledger is all tests', and a key is one funding there.
+    let key = &format!("fund-{}", uuid::Uuid::new_v4());
     for _ in 0..2 {
         let funded = api
             .post_as(
@@ -174,17 +175,30 @@ async fn what_is_no_payment_is_told_by_field() {
         let told = api.get(path, &admin).await;
         assert_eq!((told.status, told.fields()), (422, vec!["user_id"]));
     }
+    let without = api.post_as("/v1/intents", &admin, None, good.clone()).await;
+    assert_eq!(without.problem(), (400, "idempotency_key_missing"));
+    for body in [
+        json!({ "currency_code": currency, "partner_uid": "FO-XYZ" }),
+        json!({ "currency_code": currency, "partner_uid": "FO-0a5bb4c3d2e1" }),
+    ] {
+        let told = api.post("/v1/wallets", &admin, body).await;
+        assert_eq!((told.status, told.fields()), (422, vec!["partner_uid"]));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wallet_that_can_not_be_used_is_told_of() {
+    let (api, _, currency) = with_payments(desk::Desk::default()).await;
+    let admin = api.admin_of(api.world.alpha).await;
     // A wallet of one's own, in another currency than the payment.
     let opened = json!({ "currency_code": "USD" });
     let opened = api.post("/v1/wallets", &admin, opened).await;
     assert_eq!(opened.status, 201, "{}", opened.text);
-    let told = api
-        .post(
-            "/v1/intents",
-            &admin,
-            with("wallet", opened.body["wallet"].clone()),
-        )
-        .await;
+    let payout = json!({
+        "wallet": opened.body["wallet"], "currency_code": currency, "amount": "1.00",
+        "channel": "IPPS", "receiver": { "type": "prompt_pay", "proxy": "0801234567" },
+    });
+    let told = api.post("/v1/intents", &admin, payout).await;
     assert_eq!((told.status, told.fields()), (422, vec!["wallet"]));
     assert!(
         told.text.contains("is in USD, and the payment in"),
@@ -197,15 +211,6 @@ async fn what_is_no_payment_is_told_by_field() {
     let told = api.post("/v1/wallets", &beta, taken).await;
     assert_eq!(told.problem(), (409, "conflict"));
     assert!(told.text.contains("is taken"), "{}", told.text);
-    let without = api.post_as("/v1/intents", &admin, None, good.clone()).await;
-    assert_eq!(without.problem(), (400, "idempotency_key_missing"));
-    for body in [
-        json!({ "currency_code": currency, "partner_uid": "FO-XYZ" }),
-        json!({ "currency_code": currency, "partner_uid": "FO-0a5bb4c3d2e1" }),
-    ] {
-        let told = api.post("/v1/wallets", &admin, body).await;
-        assert_eq!((told.status, told.fields()), (422, vec!["partner_uid"]));
-    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

