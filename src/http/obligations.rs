@@ -20,6 +20,7 @@ use crate::domain::money::format_minor;
 use crate::domain::obligation::{DebtSide, ObligationStatus};
 use crate::domain::settlement::PartStatus;
 use crate::route;
+use crate::services::credit_lines::CreditLine;
 use crate::services::obligations::{Filter, Obligation};
 
 /// Settlements that an obligation is shown with.
@@ -261,12 +262,15 @@ async fn positions(
         let key = (position.counterparty, position.currency_code);
         all.insert(key, (position.owed, position.owing));
     }
+    let mut of_pair: BTreeMap<(BrokerId, BrokerId, &str), &CreditLine> = BTreeMap::new();
+    for line in &lines {
+        of_pair.insert((line.creditor, line.debtor, &line.currency_code), line);
+    }
     let mut items = Vec::with_capacity(all.len());
     for ((counterparty, code), (owed, owing)) in all {
         let exponent = exponent_of(&state, &code).await?;
         let credit = |creditor: BrokerId, debtor: BrokerId| {
-            let mut of_pair = lines.iter().filter(|line| line.currency_code == code);
-            let line = of_pair.find(|line| line.creditor == creditor && line.debtor == debtor);
+            let line = of_pair.get(&(creditor, debtor, code.as_str()));
             let money = |minor: u64| format_minor(i128::from(minor), exponent);
             line.map(|line| CreditView {
                 limit: money(line.limit_amount),

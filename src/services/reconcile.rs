@@ -15,6 +15,7 @@ mod books;
 mod came_in;
 mod evidence;
 mod isolation;
+mod netting;
 mod passed;
 mod payments;
 mod positions;

@@ -66,6 +66,7 @@ impl Reconcile {
             }
         }
         self.settled_obligations(&mut report).await?;
+        self.netted(&mut report).await?;
         self.strays(&mut report).await?;
         Ok(report)
     }

@@ -10,7 +10,7 @@ use chrono::{DateTime, Utc};
 use sqlx::types::Json;
 use sqlx::{FromRow, MySql, QueryBuilder};
 
-use super::failed;
+use super::{cities, failed};
 use crate::domain::canonical::Hash;
 use crate::domain::ids::{BrokerId, RequestId};
 use crate::domain::request::{Change, Request, RequestKind, RequestStatus};
@@ -18,7 +18,7 @@ use crate::domain::request_event::Event;
 use crate::stores::StoreError;
 use crate::stores::master::MasterTx;
 use crate::stores::pool::Pool;
-use crate::stores::sql::{chunks, push_after};
+use crate::stores::sql::{chunks, list_of, push_after};
 
 use row::{EventRow, RequestRow, request_columns};
 
@@ -249,7 +249,8 @@ pub struct After {
 }
 
 /// A broker's requests or orders, newest first: those it made, those made to it, and open broadcasts
-/// of others, of orders those for a city that it serves. Three indexed reads, merged, so that a page costs the same however many there are.
+/// of others, of orders those for the cities that it serves. Three indexed reads, merged, so that a
+/// page costs the same however many there are; of open orders what there is in those cities.
 ///
 /// # Errors
 /// The master's, or a row that can't be read.
@@ -260,30 +261,60 @@ pub async fn list(
     after: Option<After>,
     limit: u32,
 ) -> Result<Vec<Request>, StoreError> {
-    let mut builder = QueryBuilder::<MySql>::new("");
-    for (number, mine) in [Mine::Author, Mine::Target, Mine::Broadcast]
-        .into_iter()
-        .enumerate()
-    {
+    let cities = if filter.orders {
+        cities::of_broker(master, broker).await?
+    } else {
+        Vec::new()
+    };
+    let rows: Vec<RequestRow> = newest("", (broker, &cities), filter, after, limit)
+        .build_query_as()
+        .fetch_all(master)
+        .await
+        .map_err(failed)?;
+    rows.into_iter().map(RequestRow::read).collect()
+}
+
+/// The statement of a list, after `prefix`, for a broker that serves some cities.
+#[must_use]
+pub fn newest(
+    prefix: &'static str,
+    (broker, cities): (BrokerId, &[String]),
+    filter: Filter,
+    after: Option<After>,
+    limit: u32,
+) -> QueryBuilder<MySql> {
+    let mut builder = QueryBuilder::<MySql>::new(prefix);
+    // Who serves no city sees no open orders of others.
+    let all = [Mine::Author, Mine::Target, Mine::Broadcast].into_iter();
+    let all =
+        all.filter(|mine| !matches!(mine, Mine::Broadcast) || !filter.orders || !cities.is_empty());
+    for (number, mine) in all.enumerate() {
         builder.push(if number == 0 { "(" } else { " UNION ALL (" });
         builder.push(concat!(
             "SELECT ",
             request_columns!(),
-            " FROM network_request WHERE "
+            " FROM network_request "
         ));
         match mine {
-            Mine::Author => builder.push("author_broker_id = ").push_bind(broker),
-            Mine::Target => builder.push("target_broker_id = ").push_bind(broker),
-            Mine::Broadcast => builder
-                .push("broadcast = 1 AND status = 'pending' AND author_broker_id <> ")
-                .push_bind(broker),
+            Mine::Author => builder.push("WHERE author_broker_id = ").push_bind(broker),
+            Mine::Target => builder.push("WHERE target_broker_id = ").push_bind(broker),
+            Mine::Broadcast => {
+                if filter.orders {
+                    builder.push("FORCE INDEX (request_open_orders) ");
+                }
+                builder
+                    .push("WHERE broadcast = 1 AND status = 'pending' AND author_broker_id <> ")
+                    .push_bind(broker)
+            }
         };
         builder.push(" AND is_order = ").push_bind(filter.orders);
         if filter.orders && matches!(mine, Mine::Broadcast) {
-            builder
-                .push(" AND city_code IN (SELECT city_code FROM broker_city WHERE broker_id = ")
-                .push_bind(broker)
-                .push(")");
+            builder.push(" AND city_code IN (");
+            let mut list = builder.separated(", ");
+            for city in list_of(cities) {
+                list.push_bind(city.clone());
+            }
+            builder.push(")");
         }
         if let Some(status) = filter.status {
             builder.push(" AND status = ").push_bind(status.as_str());
@@ -303,12 +334,7 @@ pub async fn list(
     builder
         .push(" ORDER BY created_at DESC, request_id DESC LIMIT ")
         .push_bind(limit);
-    let rows: Vec<RequestRow> = builder
-        .build_query_as()
-        .fetch_all(master)
-        .await
-        .map_err(failed)?;
-    rows.into_iter().map(RequestRow::read).collect()
+    builder
 }
 
 #[derive(Clone, Copy)]

@@ -95,6 +95,35 @@ async fn a_round_is_applied_when_all_have_approved() {
     ));
 }
 
+/// Whoever has the master may change what is to be cleared; it is not applied so.
+#[tokio::test(flavor = "multi_thread")]
+async fn reductions_that_move_a_net_position_are_not_applied() {
+    let world = network().await;
+    debts(&world, &ring(&world, 100)).await;
+    let before = nets(&world).await;
+    let round = propose(&world).await.unwrap();
+    let master = &world.app.systems.master;
+    sqlx::query("UPDATE netting_line SET reduction = reduction - 10 WHERE reduction > 10 LIMIT 1")
+        .execute(master)
+        .await
+        .unwrap();
+    for broker in asked(&world, round.id).await {
+        answer(&world, broker, round.id, Answer::Approve).await;
+    }
+    world.clock.advance(chrono::Duration::seconds(10));
+    world.app.netting.go_on(10).await.unwrap();
+    let round = world.app.netting.round(round.id).await.unwrap();
+    assert_eq!(round.status, RoundStatus::Approved);
+    assert_eq!(nets(&world).await, before);
+    let told: i64 = sqlx::query_scalar(
+        "SELECT COUNT(*) FROM alert WHERE kind = 'netting_stuck' AND resolved_at IS NULL",
+    )
+    .fetch_one(master)
+    .await
+    .unwrap();
+    assert_eq!(told, 1);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_refusal_makes_it_smaller_and_approvals_stand() {
     let world = network().await;
