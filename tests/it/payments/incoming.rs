@@ -380,7 +380,11 @@ async fn words_of_anybody_else_and_of_nobody_move_nothing() {
             ("taken", 4),
         ]
     );
-    // One of nobody's is given to somebody.
+    given_to_somebody(&stall).await;
+}
+
+/// One of nobody's is given to somebody.
+async fn given_to_somebody(stall: &Stall) {
     let open = stall.payments.incoming(None, 10).await.unwrap();
     let nobodys = open
         .iter()
