@@ -8,6 +8,7 @@
 //! | before a recomputation commits | `recomputing` | a worker |
 //! | after it | a smaller round, `proposed` or `approved` | its parties, or a worker |
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde_json::json;
@@ -15,7 +16,7 @@ use serde_json::json;
 use super::reading::not_of_the_root;
 use super::rounds::lock;
 use super::{NettingError, NettingService, corrupt, retried};
-use crate::domain::ids::NettingRoundId;
+use crate::domain::ids::{BrokerId, NettingRoundId};
 use crate::domain::merkle::Growing;
 use crate::domain::netting::certificate;
 use crate::domain::netting_round::{Round, RoundStatus};
@@ -100,7 +101,7 @@ impl NettingService {
         }
         let now = self.clock.now();
         let key = (id, round.revision);
-        let reduced = check_root(&mut tx, &round).await?;
+        let reduced = check_lines(&mut tx, &round).await?;
         let found = lines::lock_reduced(&mut tx, key, &round.currency).await?;
         failpoint::at("netting.apply.locked");
         let whole = found
@@ -149,12 +150,15 @@ impl NettingService {
     }
 }
 
-/// Checks that the lines of a round are those of its root, a page at a time; gives how many are
-/// reduced.
-async fn check_root(tx: &mut MasterTx, round: &Round) -> Result<u64, StoreError> {
+/// Checks that the lines of a round are those of its root, that their reductions come to what the
+/// round clears and that they move nobody's net position, a page at a time; gives how many are
+/// reduced. The root is over the lines without their reductions.
+async fn check_lines(tx: &mut MasterTx, round: &Round) -> Result<u64, StoreError> {
     let key = (round.id, round.revision);
     let mut tree = Growing::default();
     let mut reduced = 0;
+    let mut cleared = 0_u128;
+    let mut moves: BTreeMap<BrokerId, i128> = BTreeMap::new();
     let mut after = None;
     loop {
         let page = lines::page(tx, key, after, PAGE).await?;
@@ -164,12 +168,27 @@ async fn check_root(tx: &mut MasterTx, round: &Round) -> Result<u64, StoreError>
         after = Some(last.id);
         for line in &page {
             tree.push(certificate::leaf(line));
-            reduced += u64::from(line.reduction > 0);
+            if line.reduction > 0 {
+                reduced += 1;
+                cleared += u128::from(line.reduction);
+                *moves.entry(line.debtor).or_default() += i128::from(line.reduction);
+                *moves.entry(line.creditor).or_default() -= i128::from(line.reduction);
+            }
         }
     }
-    if tree.root() == round.sums.root {
-        Ok(reduced)
-    } else {
-        Err(not_of_the_root(round.id))
+    let id = round.id;
+    if tree.root() != round.sums.root {
+        return Err(not_of_the_root(id));
     }
+    if let Some((broker, by)) = moves.iter().find(|(_, by)| **by != 0) {
+        let what = format!("the lines of {id} move the net position of broker {broker} by {by}");
+        return Err(corrupt(what));
+    }
+    if cleared != round.sums.cleared {
+        let stated = round.sums.cleared;
+        return Err(corrupt(format!(
+            "the lines of {id} clear {cleared}, not {stated}"
+        )));
+    }
+    Ok(reduced)
 }
