@@ -2,7 +2,7 @@
 //!
 //! | invariant | checks |
 //! |---|---|
-//! | 1 | a completed request has exactly the effects of its terms, once; any other has none that count; its row is what its events say; nothing stands without its request |
+//! | 1 | a completed request has exactly the effects of its terms, once; any other has none that count; its row is what its events say; nothing stands without its request; what was netted is what proposals and rounds say |
 //! | 2 | every chain verifies from genesis to head; balances are their entries; reservations are the open promises |
 //! | 3 | claims less debts of active obligations are the broker's position in the ledger, sagas in flight counted in |
 //! | 5 | an intent, its row at the provider and its transfers in the ledger say the same; what providers' statements say that were taken in is what we say |
@@ -14,6 +14,7 @@
 mod books;
 mod evidence;
 mod isolation;
+mod netting;
 mod payments;
 mod positions;
 mod requests;
@@ -137,7 +138,7 @@ impl Reconcile {
                 continue;
             }
             invariants.push(match number {
-                1 => self.requests(progress).await?,
+                1 => self.effects(progress).await?,
                 2 => self.books(progress).await?,
                 3 => self.positions(progress).await?,
                 5 => self.paid(progress).await?,
@@ -145,6 +146,16 @@ impl Reconcile {
             });
         }
         Ok(Report { invariants })
+    }
+
+    /// Everything of requests, and of what is netted.
+    async fn effects(
+        &self,
+        progress: &(dyn Fn(Progress) + Sync),
+    ) -> Result<InvariantReport, ReconcileError> {
+        let mut report = self.requests(progress).await?;
+        self.nettings(&mut report).await?;
+        Ok(report)
     }
 
     /// Everything of payments.
