@@ -152,7 +152,9 @@ impl<R: BufRead> Lines<R> {
     fn parsed<T: DeserializeOwned + Serialize>(&self, line: &[u8]) -> Result<T, CertificateError> {
         let value: T =
             serde_json::from_slice(line).map_err(|error| self.wrong(error.to_string()))?;
-        if canonical(&value)?.as_slice() != line.trim_ascii_end() {
+        let mut whole = canonical(&value)?;
+        whole.push(b'\n');
+        if whole != line {
             return Err(self.wrong("is not in canonical form".to_owned()));
         }
         Ok(value)
