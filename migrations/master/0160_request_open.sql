@@ -1,5 +1,5 @@
--- Open broadcasts, newest first: requests all together, orders by the city that they are for.
--- ADD KEY IF NOT EXISTS is MariaDB's alone.
+-- Open broadcasts of requests, newest first, without the orders among them. ADD KEY IF NOT EXISTS is
+-- MariaDB's alone.
 SET @add_key = IF(
     EXISTS (
         SELECT 1 FROM information_schema.statistics
@@ -7,9 +7,8 @@ SET @add_key = IF(
           AND index_name = 'request_open'
     ),
     'DO 0',
-    'ALTER TABLE network_request
-         ADD KEY request_open (is_order, broadcast, status, created_at, request_id),
-         ADD KEY request_open_city (is_order, broadcast, status, city_code, created_at, request_id)'
+    'ALTER TABLE network_request ADD KEY request_open
+         (is_order, broadcast, status, created_at, request_id)'
 );
 PREPARE add_key FROM @add_key;
 EXECUTE add_key;

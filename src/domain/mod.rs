@@ -14,6 +14,7 @@ pub mod chain;
 pub mod effects;
 pub mod fence;
 pub mod host;
+pub mod idempotency;
 pub mod ids;
 pub mod invite;
 pub mod ledger;

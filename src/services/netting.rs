@@ -28,7 +28,6 @@ use crate::stores::master::currencies::CurrencyRegistry;
 use crate::stores::master::{self, MasterTx, netting, standing};
 use crate::stores::pool::Pool;
 
-pub use applying::STUCK_ALERT;
 pub use error::NettingError;
 pub use preview::{Joining, Preview};
 pub use proposals::NewProposal;

@@ -2,19 +2,21 @@
 //!
 //! | invariant | checks |
 //! |---|---|
-//! | 1 | a completed request has exactly the effects of its terms, once; any other has none that count; its row is what its events say; nothing stands without its request; what was netted is what proposals and rounds say |
+//! | 1 | a completed request has exactly the effects of its terms, once; any other has none that count; its row is what its events say; nothing stands without its request |
 //! | 2 | every chain verifies from genesis to head; balances are their entries; reservations are the open promises |
 //! | 3 | claims less debts of active obligations are the broker's position in the ledger, sagas in flight counted in |
-//! | 5 | an intent, its row at the provider and its transfers in the ledger say the same; what providers' statements say that were taken in is what we say |
+//! | 5 | an intent, its row at the provider and its transfers in the ledger say the same, to the amount and both accounts; so do payments that came in, and the sums of the network's own accounts; nothing stands without its intent; what providers' statements say that were taken in is what we say |
 //! | 7 | no database holds a row of a book that is not placed there |
 //!
 //! It runs beside the working product. What is read of several systems is not of one moment, so
 //! whatever seems wrong is looked at again; only what stays wrong is a break.
 
 mod books;
+mod came_in;
 mod evidence;
 mod isolation;
 mod netting;
+mod passed;
 mod payments;
 mod positions;
 mod requests;
@@ -138,7 +140,7 @@ impl Reconcile {
                 continue;
             }
             invariants.push(match number {
-                1 => self.effects(progress).await?,
+                1 => self.requests(progress).await?,
                 2 => self.books(progress).await?,
                 3 => self.positions(progress).await?,
                 5 => self.paid(progress).await?,
@@ -148,22 +150,17 @@ impl Reconcile {
         Ok(Report { invariants })
     }
 
-    /// Everything of requests, and of what is netted.
-    async fn effects(
-        &self,
-        progress: &(dyn Fn(Progress) + Sync),
-    ) -> Result<InvariantReport, ReconcileError> {
-        let mut report = self.requests(progress).await?;
-        self.nettings(&mut report).await?;
-        Ok(report)
-    }
-
     /// Everything of payments.
     async fn paid(
         &self,
         progress: &(dyn Fn(Progress) + Sync),
     ) -> Result<InvariantReport, ReconcileError> {
         let mut report = self.payments(progress).await?;
+        self.payment_strays(&mut report).await?;
+        self.passed(&mut report).await?;
+        let came_in = self.came_in(progress).await?;
+        report.checked += came_in.checked;
+        report.absorb(came_in);
         let statements = self.statements(progress).await?;
         report.checked += statements.checked;
         report.absorb(statements);

@@ -237,6 +237,54 @@ async fn moves_that_are_due_are_found_by_an_index() {
     }
 }
 
+/// Of open orders a broker reads those of the cities that it serves, and of its own a page.
+#[tokio::test(flavor = "multi_thread")]
+async fn open_orders_are_found_by_their_city() {
+    let databases = Databases::new().await;
+    migrate(databases.master_url(), Kind::Master).await.unwrap();
+    let pool = MySqlPool::connect(databases.master_url().expose())
+        .await
+        .unwrap();
+    let fill = format!(
+        "INSERT INTO network_request (request_id, author_broker_id, broadcast, type, status, version,
+             currency_code, amount, method, city_code, terms, event_seq, event_hash, created_at,
+             updated_at, is_order)
+         SELECT seq, 1 + seq % 1000, 1, 'collect', 'pending', 1, 'USD', 1, 'cash',
+             CONCAT('C', seq % 500), '{{}}', 1, REPEAT('x', 32), NOW(6), NOW(6), 1
+         FROM seq_1_to_{HISTORY}"
+    );
+    for sql in [fill.as_str(), "ANALYZE TABLE network_request"] {
+        sqlx::raw_sql(AssertSqlSafe(sql))
+            .execute(&pool)
+            .await
+            .unwrap();
+    }
+    let cities = ["C7", "C8"].map(str::to_owned);
+    let filter = requests::Filter {
+        orders: true,
+        ..requests::Filter::default()
+    };
+    let mut query = requests::newest("EXPLAIN ", (7, &cities), filter, None, 51);
+    let rows: Vec<MySqlRow> = query.build().fetch_all(&pool).await.unwrap();
+    let read: Vec<i64> = rows
+        .iter()
+        .filter(|row| {
+            let table: Option<String> = row.get("table");
+            table.as_deref() == Some("network_request")
+        })
+        .map(|row| {
+            let read: Option<String> = row.get("rows");
+            read.map_or(0, |read| read.trim().parse().unwrap())
+        })
+        .collect();
+    // What it made, what was made to it, a range for each city, and the rows of the page.
+    assert_eq!(read.len(), 5, "{read:?}");
+    assert!(
+        read.iter().all(|rows| *rows < i64::from(HISTORY) / 20),
+        "{read:?}"
+    );
+}
+
 /// What a settlement locks and what a credit line has used of a pair are ranges of that pair, whatever
 /// else there is.
 #[tokio::test(flavor = "multi_thread")]
@@ -325,14 +373,14 @@ async fn a_page_of_requests_and_orders_is_read_by_indexes() {
     let own = ["request_author_orders", "request_target_orders"];
     for (orders, open) in [
         (false, &["request_open"][..]),
-        (true, &["request_open_city"; 3]),
+        (true, &["request_open_orders"; 3]),
     ] {
         for after in [None, Some(middle)] {
             let filter = requests::Filter {
                 orders,
                 ..requests::Filter::default()
             };
-            let mut query = requests::newest("EXPLAIN ", 1, &cities, filter, after, 51);
+            let mut query = requests::newest("EXPLAIN ", (1, &cities), filter, after, 51);
             let rows: Vec<MySqlRow> = query.build().fetch_all(&pool).await.unwrap();
             let rows = rows.iter().filter(|row| {
                 row.get::<Option<String>, _>("table").as_deref() == Some("network_request")
@@ -352,7 +400,7 @@ async fn a_page_of_requests_and_orders_is_read_by_indexes() {
             }
             let whole: Vec<Option<String>> = whole.iter().map(key).collect();
             assert_eq!(whole, [Some("PRIMARY".to_owned())]);
-            let mut query = requests::newest("", 1, &cities, filter, after, 51);
+            let mut query = requests::newest("", (1, &cities), filter, after, 51);
             let page: Vec<MySqlRow> = query.build().fetch_all(&pool).await.unwrap();
             assert_eq!(page.len(), 51);
             let ids: Vec<u64> = page.iter().map(|row| row.get("request_id")).collect();

@@ -101,7 +101,7 @@ impl NettingService {
         }
         let now = self.clock.now();
         let key = (id, round.revision);
-        let reduced = check_lines(&mut tx, &round).await?;
+        let reduced = check_root(&mut tx, &round).await?;
         let found = lines::lock_reduced(&mut tx, key, &round.currency).await?;
         failpoint::at("netting.apply.locked");
         let whole = found
@@ -150,15 +150,14 @@ impl NettingService {
     }
 }
 
-/// Checks that the lines of a round are those of its root, that their reductions come to what the
-/// round clears and that they move nobody's net position, a page at a time; gives how many are
-/// reduced. The root is over the lines without their reductions.
-async fn check_lines(tx: &mut MasterTx, round: &Round) -> Result<u64, StoreError> {
+/// Checks that the lines of a round are those of its root, that their reductions move nobody's net
+/// position and are what the round clears, a page at a time; gives how many are reduced.
+async fn check_root(tx: &mut MasterTx, round: &Round) -> Result<u64, StoreError> {
     let key = (round.id, round.revision);
     let mut tree = Growing::default();
     let mut reduced = 0;
     let mut cleared = 0_u128;
-    let mut moves: BTreeMap<BrokerId, i128> = BTreeMap::new();
+    let mut moved: BTreeMap<BrokerId, i128> = BTreeMap::new();
     let mut after = None;
     loop {
         let page = lines::page(tx, key, after, PAGE).await?;
@@ -168,27 +167,19 @@ async fn check_lines(tx: &mut MasterTx, round: &Round) -> Result<u64, StoreError
         after = Some(last.id);
         for line in &page {
             tree.push(certificate::leaf(line));
-            if line.reduction > 0 {
-                reduced += 1;
-                cleared += u128::from(line.reduction);
-                *moves.entry(line.debtor).or_default() += i128::from(line.reduction);
-                *moves.entry(line.creditor).or_default() -= i128::from(line.reduction);
-            }
+            reduced += u64::from(line.reduction > 0);
+            cleared += u128::from(line.reduction);
+            *moved.entry(line.debtor).or_default() += i128::from(line.reduction);
+            *moved.entry(line.creditor).or_default() -= i128::from(line.reduction);
         }
     }
-    let id = round.id;
     if tree.root() != round.sums.root {
-        return Err(not_of_the_root(id));
+        return Err(not_of_the_root(round.id));
     }
-    if let Some((broker, by)) = moves.iter().find(|(_, by)| **by != 0) {
-        let what = format!("the lines of {id} move the net position of broker {broker} by {by}");
+    if cleared != round.sums.cleared || moved.values().any(|moved| *moved != 0) {
+        let id = round.id;
+        let what = format!("the reductions of {id} move net positions, or are not what it clears");
         return Err(corrupt(what));
-    }
-    if cleared != round.sums.cleared {
-        let stated = round.sums.cleared;
-        return Err(corrupt(format!(
-            "the lines of {id} clear {cleared}, not {stated}"
-        )));
     }
     Ok(reduced)
 }

@@ -25,10 +25,7 @@ impl Reconcile {
     ///
     /// # Errors
     /// The master's.
-    pub(super) async fn nettings(
-        &self,
-        report: &mut InvariantReport,
-    ) -> Result<(), ReconcileError> {
+    pub(super) async fn netted(&self, report: &mut InvariantReport) -> Result<(), ReconcileError> {
         let (master, limit) = (&self.systems.master, REQUESTS_PAGE);
         let is_full = |count: usize| count == limit as usize;
         let mut last: Option<String> = None;
@@ -93,7 +90,7 @@ impl Reconcile {
     }
 
     /// Those of some subjects of settlements that are neither requests that are there nor nettings
-    /// that are applied.
+    /// that were applied.
     async fn stray_subjects(&self, subjects: &[String]) -> Result<Vec<Finding>, ReconcileError> {
         let master = &self.systems.master;
         let proposals: Vec<NettingProposalId> = parsed(subjects);
@@ -104,8 +101,15 @@ impl Reconcile {
         let applied = audit::applied_rounds(master, &rounds).await?;
         stand.extend(applied.iter().map(NettingRoundId::to_string));
         let strays = subjects.iter().filter(|subject| !stand.contains(*subject));
-        let what = "settles obligations: there is no such request or applied netting";
-        Ok(strays.map(|subject| Finding::new(subject, what)).collect())
+        let found = strays.map(|subject| {
+            let what = match subject.get(..3) {
+                Some("NP-" | "MN-") => "has settled debts, and was not applied",
+                Some("NR-" | "OR-") => "has settled debts, and there is no such request",
+                _ => "has settled debts, and is neither a request nor a netting",
+            };
+            Finding::new(subject, what)
+        });
+        Ok(found.collect())
     }
 
     /// Whether proposals have settled what they say of either side, and nothing else.
@@ -208,9 +212,10 @@ fn proposal_fault(one: &Netted, sums: &[SideSum]) -> Option<String> {
     let netted = u128::from(one.netted.unwrap_or_default());
     if sums.len() > 2 || netted == 0 || sides != [netted; 2] {
         let [here, there] = sides;
-        let others = sums.len().saturating_sub(2);
+        let all: u128 = sums.iter().map(|sum| sum.settled).sum();
+        let others = all - here - there;
         return Some(format!(
-            "it has netted {netted}; {here} of the proposer's debts and {there} of the other's are settled, and {others} debts of others"
+            "has settled {here} of the proposer's debts, {there} of the other's and {others} of others, and not {netted} of each side"
         ));
     }
     None

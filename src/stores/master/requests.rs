@@ -71,7 +71,7 @@ pub async fn insert(tx: &mut MasterTx, sealed: &Sealed) -> Result<(), StoreError
     sqlx::query(concat!(
         "INSERT INTO network_request (",
         request_columns!(),
-        ", is_order) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+        ", is_order) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
     ))
     .bind(request.id.bits())
     .bind(request.author)
@@ -108,6 +108,7 @@ pub async fn insert(tx: &mut MasterTx, sealed: &Sealed) -> Result<(), StoreError
     .bind(request.settles.map(Json))
     .bind(request.auto_confirm)
     .bind(&request.pickup_hash)
+    .bind(request.booked_saga_id)
     .bind(request.id.is_order())
     .execute(&mut *tx)
     .await
@@ -133,7 +134,7 @@ pub async fn update(
              target_broker_id = ?, status = ?, version = ?, received_amount = ?,
              counterparty_account = ?, confirm_by = ?, proposal = ?, proposal_by = ?, saga_id = ?,
              reservation_saga_id = ?, proof_digest = ?, event_seq = ?, event_hash = ?,
-             accepted_at = ?, sent_at = ?, closed_at = ?, updated_at = ?, pickup_hash = ?,
+             accepted_at = ?, sent_at = ?, closed_at = ?, updated_at = ?, pickup_hash = ?, booked_saga_id = ?,
              credit_debtor_id = ?, credit_creditor_id = ?, credit_amount = ?
          WHERE request_id = ? AND version = ? AND saga_id <=> ?",
     )
@@ -159,6 +160,7 @@ pub async fn update(
     .bind(request.closed_at)
     .bind(request.updated_at)
     .bind(&request.pickup_hash)
+    .bind(request.booked_saga_id)
     .bind(credit.map(|owing| owing.debtor))
     .bind(credit.map(|owing| owing.creditor))
     .bind(credit.map(|owing| owing.amount))
@@ -263,7 +265,7 @@ pub async fn list(
     } else {
         Vec::new()
     };
-    let rows: Vec<RequestRow> = newest("", broker, &cities, filter, after, limit)
+    let rows: Vec<RequestRow> = newest("", (broker, &cities), filter, after, limit)
         .build_query_as()
         .fetch_all(master)
         .await
@@ -279,8 +281,7 @@ pub async fn list(
 #[must_use]
 pub fn newest(
     prefix: &'static str,
-    broker: BrokerId,
-    cities: &[String],
+    (broker, cities): (BrokerId, &[String]),
     filter: Filter,
     after: Option<After>,
     limit: u32,
@@ -367,7 +368,7 @@ impl Mine<'_> {
             Self::Author => "request_author_orders",
             Self::Target => "request_target_orders",
             Self::Open => "request_open",
-            Self::OpenIn(_) => "request_open_city",
+            Self::OpenIn(_) => "request_open_orders",
         }
     }
 }

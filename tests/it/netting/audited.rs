@@ -1,5 +1,6 @@
 //! Reconciliation knows what proposals and rounds have settled.
 
+use settlenet::domain::ids::{NettingProposalId, NettingRoundId};
 use settlenet::domain::netting_proposal::{Act, ProposalStatus};
 use settlenet::domain::netting_round::RoundStatus;
 use settlenet::services::netting::NewProposal;
@@ -59,8 +60,8 @@ fn forged(subject: &str) -> ([String; 2], [String; 2]) {
     ([settle, lower('-')], [forget, lower('+')])
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn what_was_netted_is_what_proposals_and_rounds_say() {
+/// A world with an applied proposal and an applied round, and a debt each way that is left.
+async fn netted() -> (World, NettingProposalId, NettingRoundId) {
     let world = network().await;
     let (alpha, beta, gamma) = (world.alpha, world.beta, world.gamma);
     debts(&world, &[(alpha, beta, 700), (beta, alpha, 500)]).await;
@@ -85,16 +86,24 @@ async fn what_was_netted_is_what_proposals_and_rounds_say() {
     );
     debts(&world, &[(alpha, beta, 1_001), (beta, alpha, 1_002)]).await;
     assert!(found(&world).await.is_empty());
+    (world, pair, round)
+}
 
+#[tokio::test(flavor = "multi_thread")]
+async fn settlements_that_nothing_stands_for_are_found() {
+    let (world, pair, round) = netted().await;
     // Nothing stands behind these; the remainders are what they say.
     for subject in ["NP-ffffffffffff", "MN-ffffffffffff", "NR-ffffffffffff", "x"] {
         let (change, back) = forged(subject);
-        let what = format!("{subject}: settles obligations: there is no such");
+        let what = format!("{subject}: has settled debts, and ");
         finds(&world, &change, &back, &what).await;
     }
     // More than was netted, and what the round does not reduce.
     for (subject, what) in [
-        (pair.to_string(), "it has netted 500; 510"),
+        (
+            pair.to_string(),
+            "has settled 510 of the proposer's debts, 510 of",
+        ),
         (round.to_string(), "takes nothing"),
     ] {
         let (change, back) = forged(&subject);
@@ -109,6 +118,11 @@ async fn what_was_netted_is_what_proposals_and_rounds_say() {
         )
         .await;
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_netted_is_what_proposals_and_rounds_say() {
+    let (world, pair, round) = netted().await;
     let set = |table: &str, what: &str, of: String| format!("UPDATE {table} SET {what} WHERE {of}");
     let (of_pair, of_round) = (
         format!("proposal_id = {}", pair.bits()),
@@ -121,18 +135,18 @@ async fn what_was_netted_is_what_proposals_and_rounds_say() {
         (
             set("netting_proposal", "status = 'declined'", of_pair.clone()),
             set("netting_proposal", "status = 'applied'", of_pair.clone()),
-            "there is no such",
+            "was not applied",
         ),
         (
             set("netting_round", "status = 'failed'", of_round.clone()),
             set("netting_round", "status = 'applied'", of_round.clone()),
-            "there is no such",
+            "was not applied",
         ),
         // Other sums than the rows'.
         (
             set("netting_proposal", "netted = 499", of_pair.clone()),
             set("netting_proposal", "netted = 500", of_pair.clone()),
-            "it has netted 499; 500",
+            "not 499 of each side",
         ),
         (
             set(
@@ -168,7 +182,7 @@ async fn what_was_netted_is_what_proposals_and_rounds_say() {
                 &of(&pair),
                 "subject = 'NR-000000000001'".to_owned(),
             ),
-            "it has netted 500; 0 of",
+            "has settled 0 of",
         ),
         (
             set(settlements, "subject = 'NR-000000000001'", of(&round)),

@@ -4,7 +4,7 @@ use futures::future::join_all;
 use settlenet::domain::ids::BrokerId;
 use settlenet::domain::netting_round::{Answer, PartyState, Refusal, Round, RoundStatus};
 use settlenet::domain::pause::Pausable;
-use settlenet::services::netting::{NettingError, STUCK_ALERT};
+use settlenet::services::netting::NettingError;
 use settlenet::stores::master;
 use settlenet::stores::master::settlements::{self, Debts};
 use sqlx::AssertSqlSafe;
@@ -364,13 +364,8 @@ async fn reductions_that_do_not_add_up_are_not_applied() {
     };
     let netting = &world.app.netting;
     let told = || async {
-        let kind = STUCK_ALERT.to_owned();
-        let sql = "SELECT message FROM alert WHERE kind = ? AND resolved_at IS NULL";
-        let found: Vec<String> = sqlx::query_scalar(sql)
-            .bind(kind)
-            .fetch_all(master)
-            .await
-            .unwrap();
+        let sql = "SELECT message FROM alert WHERE kind = 'netting_stuck' AND resolved_at IS NULL";
+        let found: Vec<String> = sqlx::query_scalar(sql).fetch_all(master).await.unwrap();
         found
     };
     // One alone moves two brokers; all of them move nobody, and clear less.
