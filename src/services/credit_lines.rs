@@ -76,12 +76,7 @@ impl CreditLineService {
         let of = debts.clone();
         let task = tokio::spawn(async move { this.write(&of, limit, &by, now).await });
         task.await.map_err(|_| BrokeOff)??;
-        let lines = self.of_broker(creditor.broker).await?;
-        Ok(lines.into_iter().find(|line| {
-            line.creditor == debts.creditor
-                && line.debtor == debts.debtor
-                && line.currency_code == debts.currency.as_str()
-        }))
+        Ok(credit_lines::get(&self.master, &debts).await?)
     }
 
     async fn write(

@@ -1,9 +1,8 @@
 //! What reconciliation reads of the master, beyond what the product needs from day to day.
 
-mod netting;
+pub mod netting;
 mod strays;
 
-pub use netting::{applied_without_settling, netted_sides, netting_subjects, unlike_lines};
 pub use strays::{
     ObligationRow, SagaRow, Sides, eventful, obligations, open_steps, sagas, sagas_there, sides,
     stepping,

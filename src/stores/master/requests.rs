@@ -18,7 +18,7 @@ use crate::domain::request_event::Event;
 use crate::stores::StoreError;
 use crate::stores::master::MasterTx;
 use crate::stores::pool::Pool;
-use crate::stores::sql::{chunks, list_of, push_after};
+use crate::stores::sql::{chunks, padded, push_after};
 
 use row::{EventRow, RequestRow, request_columns};
 
@@ -249,8 +249,7 @@ pub struct After {
 }
 
 /// A broker's requests or orders, newest first: those it made, those made to it, and open broadcasts
-/// of others, of orders those for the cities that it serves. Three indexed reads, merged, so that a
-/// page costs the same however many there are; of open orders what there is in those cities.
+/// of others, of orders those for the cities that it serves.
 ///
 /// # Errors
 /// The master's, or a row that can't be read.
@@ -274,7 +273,11 @@ pub async fn list(
     rows.into_iter().map(RequestRow::read).collect()
 }
 
-/// The statement of a list, after `prefix`, for a broker that serves some cities.
+/// The statement of a list, after `prefix`: a range of an index for what the broker made, one for
+/// what was made to it, and for open broadcasts one, of orders one for each city. Each gives at most
+/// a page of ids; they are merged, and only the rows of the page are read whole. So without a status
+/// or a kind to filter by a page costs the same however many there are. Broadcasts are read past
+/// where the broker made them itself.
 #[must_use]
 pub fn newest(
     prefix: &'static str,
@@ -283,38 +286,45 @@ pub fn newest(
     after: Option<After>,
     limit: u32,
 ) -> QueryBuilder<MySql> {
+    let mut parts = vec![Mine::Author, Mine::Target];
+    let open = RequestStatus::Pending;
+    if filter.status.is_none_or(|status| status == open) {
+        if filter.orders {
+            // Filled up with cities that are none, so that the statement stays prepared.
+            let places = if cities.is_empty() {
+                0
+            } else {
+                padded(cities.len())
+            };
+            let cities = cities.iter().map(|city| Some(city.as_str()));
+            let cities = cities.chain(std::iter::repeat(None)).take(places);
+            parts.extend(cities.map(Mine::OpenIn));
+        } else {
+            parts.push(Mine::Open);
+        }
+    }
     let mut builder = QueryBuilder::<MySql>::new(prefix);
-    // Who serves no city sees no open orders of others.
-    let all = [Mine::Author, Mine::Target, Mine::Broadcast].into_iter();
-    let all =
-        all.filter(|mine| !matches!(mine, Mine::Broadcast) || !filter.orders || !cities.is_empty());
-    for (number, mine) in all.enumerate() {
+    builder.push(concat!("SELECT ", request_columns!(), " FROM ("));
+    for (number, mine) in parts.into_iter().enumerate() {
         builder.push(if number == 0 { "(" } else { " UNION ALL (" });
-        builder.push(concat!(
-            "SELECT ",
-            request_columns!(),
-            " FROM network_request "
-        ));
+        builder
+            .push(
+                "SELECT request_id AS id, created_at AS made_at FROM network_request FORCE INDEX (",
+            )
+            .push(mine.index())
+            .push(") WHERE is_order = ")
+            .push_bind(filter.orders);
         match mine {
-            Mine::Author => builder.push("WHERE author_broker_id = ").push_bind(broker),
-            Mine::Target => builder.push("WHERE target_broker_id = ").push_bind(broker),
-            Mine::Broadcast => {
-                if filter.orders {
-                    builder.push("FORCE INDEX (request_open_orders) ");
-                }
-                builder
-                    .push("WHERE broadcast = 1 AND status = 'pending' AND author_broker_id <> ")
-                    .push_bind(broker)
-            }
+            Mine::Author => builder.push(" AND author_broker_id = ").push_bind(broker),
+            Mine::Target => builder.push(" AND target_broker_id = ").push_bind(broker),
+            Mine::Open | Mine::OpenIn(_) => builder
+                .push(" AND broadcast = 1 AND status = 'pending' AND author_broker_id <> ")
+                .push_bind(broker),
         };
-        builder.push(" AND is_order = ").push_bind(filter.orders);
-        if filter.orders && matches!(mine, Mine::Broadcast) {
-            builder.push(" AND city_code IN (");
-            let mut list = builder.separated(", ");
-            for city in list_of(cities) {
-                list.push_bind(city.clone());
-            }
-            builder.push(")");
+        if let Mine::OpenIn(city) = mine {
+            builder
+                .push(" AND city_code = ")
+                .push_bind(city.map(str::to_owned));
         }
         if let Some(status) = filter.status {
             builder.push(" AND status = ").push_bind(status.as_str());
@@ -332,16 +342,35 @@ pub fn newest(
             .push(")");
     }
     builder
-        .push(" ORDER BY created_at DESC, request_id DESC LIMIT ")
-        .push_bind(limit);
+        .push(" ORDER BY made_at DESC, id DESC LIMIT ")
+        .push_bind(limit)
+        .push(
+            ") AS page STRAIGHT_JOIN network_request ON request_id = id
+             ORDER BY created_at DESC, request_id DESC",
+        );
     builder
 }
 
+/// Why a request is in a broker's list.
 #[derive(Clone, Copy)]
-enum Mine {
+enum Mine<'a> {
     Author,
     Target,
-    Broadcast,
+    /// A broadcast that nobody has accepted.
+    Open,
+    /// The same for a city; none is no city.
+    OpenIn(Option<&'a str>),
+}
+
+impl Mine<'_> {
+    const fn index(self) -> &'static str {
+        match self {
+            Self::Author => "request_author_orders",
+            Self::Target => "request_target_orders",
+            Self::Open => "request_open",
+            Self::OpenIn(_) => "request_open_orders",
+        }
+    }
 }
 
 /// Two ranges of the index on (status, `deadline_at`, `request_id`), merged.
