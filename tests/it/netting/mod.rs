@@ -134,10 +134,14 @@ pub async fn answer(world: &World, broker: BrokerId, id: NettingRoundId, said: A
     answered.unwrap().0
 }
 
-/// Everybody who is asked approves; gives the round after the last.
+/// Everybody who is asked approves; gives the round after the last. Who is asked is read anew each
+/// time: an answer may find that the round has to be made anew, and drop others.
 pub async fn approve_all(world: &World, id: NettingRoundId) -> Round {
     let mut round = world.app.netting.round(id).await.unwrap();
-    for broker in asked(world, id).await {
+    while round.status.is_open() {
+        let Some(broker) = asked(world, id).await.first().copied() else {
+            break;
+        };
         round = answer(world, broker, id, Answer::Approve).await;
     }
     round
