@@ -6,6 +6,10 @@ use sha2::{Digest as _, Sha256};
 
 use super::canonical::Hash;
 
+pub mod proof;
+
+use proof::NodeAt;
+
 /// The hash of a leaf.
 #[must_use]
 pub fn leaf(bytes: &[u8]) -> Hash {
@@ -36,17 +40,33 @@ impl Growing {
         self.size
     }
 
+    /// A tree that has grown to `size` before, from the roots of its full parts, largest first
+    /// ([`proof::full_parts`]); `None` where that is another number of them.
+    #[must_use]
+    pub fn from_full(size: u64, full: Vec<Hash>) -> Option<Self> {
+        (full.len() == size.count_ones() as usize).then_some(Self { size, full })
+    }
+
     /// Appends the hash of a leaf.
     pub fn push(&mut self, leaf: Hash) {
+        self.push_noting(leaf, |_, _| {});
+    }
+
+    /// The same; `note` is told of every full subtree that comes of it, the leaf first.
+    pub fn push_noting(&mut self, leaf: Hash, mut note: impl FnMut(NodeAt, Hash)) {
         // Each full part of the size's binary digits that are 1 at its end grows together with
         // the new leaf, as in adding one.
         let mut right = leaf;
         let mut rest = self.size;
+        let mut level = 0;
+        note(NodeAt { level, index: rest }, right);
         while rest & 1 == 1 {
             if let Some(left) = self.full.pop() {
                 right = node(left, right);
             }
             rest >>= 1;
+            level += 1;
+            note(NodeAt { level, index: rest }, right);
         }
         self.full.push(right);
         self.size += 1;
