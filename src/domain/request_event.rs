@@ -1,7 +1,7 @@
 //! The event chain of one request: every transition, hashed over the one before.
 
 use chrono::{DateTime, Utc};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
@@ -182,32 +182,41 @@ impl Event {
         shown.cloned().unwrap_or(Value::Null)
     }
 
+    /// The form that is hashed and given out.
     #[must_use]
-    pub fn hash(&self) -> Hash {
-        #[derive(Serialize)]
-        struct Canonical<'a> {
-            actor: &'a str,
-            actor_broker: Option<String>,
-            at: String,
-            kind: &'static str,
-            payload: &'a Value,
-            prev_hash: Hash,
-            request: String,
-            seq: String,
-            v: u16,
-        }
-        Hash::of_json(&Canonical {
-            actor: &self.actor,
+    pub fn canonical(&self) -> CanonicalEvent {
+        CanonicalEvent {
+            actor: self.actor.clone(),
             actor_broker: self.actor_broker.map(|id| id.to_string()),
             at: canonical::time(self.at),
-            kind: self.kind.as_str(),
-            payload: &self.payload,
+            kind: self.kind.as_str().to_owned(),
+            payload: self.payload.clone(),
             prev_hash: self.prev_hash,
             request: self.request.to_string(),
             seq: self.seq.to_string(),
             v: FORMAT,
-        })
+        }
     }
+
+    #[must_use]
+    pub fn hash(&self) -> Hash {
+        Hash::of_json(&self.canonical())
+    }
+}
+
+/// An event as its hash covers it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CanonicalEvent {
+    pub actor: String,
+    pub actor_broker: Option<String>,
+    pub at: String,
+    pub kind: String,
+    pub payload: Value,
+    pub prev_hash: Hash,
+    pub request: String,
+    pub seq: String,
+    pub v: u16,
 }
 
 /// Of the reason why a saga went back, what both sides of its request may know: the code, and
