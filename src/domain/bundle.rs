@@ -11,7 +11,7 @@
 mod effects;
 mod story;
 #[cfg(test)]
-pub(crate) mod tests;
+mod tests;
 pub mod verify;
 
 use serde::{Deserialize, Serialize};

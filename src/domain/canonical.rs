@@ -74,3 +74,10 @@ impl<'de> serde::Deserialize<'de> for Hash {
 pub fn time(at: chrono::DateTime<chrono::Utc>) -> String {
     at.format("%Y-%m-%dT%H:%M:%S%.6fZ").to_string()
 }
+
+/// Reads a time that is written so, and in no other way.
+#[must_use]
+pub fn read_time(text: &str) -> Option<chrono::DateTime<chrono::Utc>> {
+    let at = chrono::DateTime::parse_from_rfc3339(text).ok()?.to_utc();
+    (time(at) == text).then_some(at)
+}

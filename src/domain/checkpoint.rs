@@ -30,6 +30,8 @@ words!(
     LeafKind {
         /// A broker's book.
         Book = "book",
+        /// A broker's book at an entry that a request's events name, whether it was the head or not.
+        Entry = "entry",
         /// The events of a request or an order.
         Request = "request",
         /// The log before: its origin, size and root.
@@ -62,11 +64,23 @@ pub struct CanonicalLeaf {
     pub hash: String,
     /// A broker's number, `NR-…` or `OR-…`, or the origin of the log before.
     pub id: String,
-    /// `book`, `request`, `log`
+    /// `book`, `entry`, `request`, `log`
     pub kind: String,
     #[schema(example = "42")]
     pub seq: String,
     pub v: u16,
+}
+
+impl CanonicalLeaf {
+    /// The hash of it as a leaf of the tree.
+    ///
+    /// # Panics
+    /// Never: a leaf is plain JSON.
+    #[must_use]
+    pub fn hash_in_tree(&self) -> Hash {
+        let text = serde_json_canonicalizer::to_vec(self);
+        merkle::leaf(&text.expect("a leaf is plain JSON"))
+    }
 }
 
 impl Leaf {
@@ -78,6 +92,12 @@ impl Leaf {
     #[must_use]
     pub fn of_request(request: RequestId, head: Head, at: DateTime<Utc>) -> Self {
         Self::of(LeafKind::Request, request.to_string(), head, at)
+    }
+
+    /// An entry that a request's events say was booked.
+    #[must_use]
+    pub fn of_entry(broker: BrokerId, entry: Head, at: DateTime<Utc>) -> Self {
+        Self::of(LeafKind::Entry, broker.to_string(), entry, at)
     }
 
     /// The first leaf of a log that follows another.
@@ -114,13 +134,9 @@ impl Leaf {
     }
 
     /// The hash of it as a leaf of the tree.
-    ///
-    /// # Panics
-    /// Never: a leaf is plain JSON.
     #[must_use]
     pub fn hash_in_tree(&self) -> Hash {
-        let text = serde_json_canonicalizer::to_vec(&self.canonical());
-        merkle::leaf(&text.expect("a leaf is plain JSON"))
+        self.canonical().hash_in_tree()
     }
 
     /// Whether a chain is another one than that whose head this leaf has. `found` is the hash of

@@ -9,6 +9,7 @@ pub mod book_table;
 pub mod book_tree;
 pub mod broker;
 pub mod broker_move;
+pub mod bundle;
 pub mod canonical;
 pub mod chain;
 pub mod checkpoint;

@@ -63,7 +63,9 @@ pub enum NoteError {
     Form,
     #[error("a note has at most {SIGNATURES_MAX} signatures")]
     TooMany,
-    #[error("a line of a signature is an em dash, a key's name, and base64 of its id and signature")]
+    #[error(
+        "a line of a signature is an em dash, a key's name, and base64 of its id and signature"
+    )]
     Line,
     #[error("a key's name is 1 to {NAME_MAX} characters without spaces, control characters and +")]
     Name,
@@ -144,13 +146,15 @@ impl NoteKey {
         };
         match self.algorithm {
             Algorithm::Ed25519 => verified(text.as_bytes(), &signature.bytes),
-            Algorithm::Cosignature => signature
-                .bytes
-                .split_first_chunk()
-                .is_some_and(|(time, bytes)| {
-                    let message = seen(text, u64::from_be_bytes(*time));
-                    verified(message.as_bytes(), bytes)
-                }),
+            Algorithm::Cosignature => {
+                signature
+                    .bytes
+                    .split_first_chunk()
+                    .is_some_and(|(time, bytes)| {
+                        let message = seen(text, u64::from_be_bytes(*time));
+                        verified(message.as_bytes(), bytes)
+                    })
+            }
         }
     }
 

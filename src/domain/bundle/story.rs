@@ -62,9 +62,9 @@ impl Story {
         };
         let mut story = Self::created(&first.payload).ok_or("event 1 lacks what was agreed")?;
         for (seq, kind, event) in rest {
-            story
-                .follow(*seq, *kind, event)
-                .ok_or_else(|| format!("event {seq} ({kind}) lacks what it has to say, or can't come here"))?;
+            story.follow(*seq, *kind, event).ok_or_else(|| {
+                format!("event {seq} ({kind}) lacks what it has to say, or can't come here")
+            })?;
         }
         Ok(story)
     }
@@ -237,7 +237,9 @@ fn terms_of(facts: &Value) -> Option<Terms> {
         agreed => {
             let size = match agreed.get("amount") {
                 Some(_) => CommissionSize::Amount(amount_of(agreed, "amount")?),
-                None => CommissionSize::BasisPoints(number(agreed, "basis_points")?.try_into().ok()?),
+                None => {
+                    CommissionSize::BasisPoints(number(agreed, "basis_points")?.try_into().ok()?)
+                }
             };
             let payer = read(agreed, "payer")?;
             Some(Commission { payer, size })

@@ -8,7 +8,6 @@ use std::collections::{BTreeMap, HashSet};
 use std::fmt::Display;
 use std::str::FromStr;
 
-use chrono::{DateTime, Utc};
 use serde_json::Value;
 use uuid::Uuid;
 
@@ -432,9 +431,9 @@ fn exact<T: FromStr + Display>(field: &'static str, text: &str) -> Result<T, Pro
 }
 
 fn time(text: &str) -> Result<(), Problem> {
-    match DateTime::parse_from_rfc3339(text) {
-        Ok(at) if canonical::time(at.with_timezone(&Utc)) == text => Ok(()),
-        Ok(_) | Err(_) => Err(Problem::Field {
+    match canonical::read_time(text) {
+        Some(_) => Ok(()),
+        None => Err(Problem::Field {
             field: "at",
             found: text.to_owned(),
         }),

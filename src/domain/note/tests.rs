@@ -67,7 +67,10 @@ fn what_is_no_note_is_refused() {
     assert_eq!(note("a\n"), Err(NoteError::Form));
     assert_eq!(note("a\n\n"), Err(NoteError::Form));
     assert_eq!(note(&format!("\n\n{line}")), Err(NoteError::Form));
-    assert_eq!(note(&format!("a\n\n{}", line.trim_end())), Err(NoteError::Form));
+    assert_eq!(
+        note(&format!("a\n\n{}", line.trim_end())),
+        Err(NoteError::Form)
+    );
     assert_eq!(note("a\n\n- a AAAAAAAA\n"), Err(NoteError::Line));
     assert_eq!(note("a\n\n\u{2014} a AAAA\n"), Err(NoteError::Line));
     assert_eq!(note("a\n\n\u{2014} a+b AAAAAAAA\n"), Err(NoteError::Name));
