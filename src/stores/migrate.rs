@@ -285,3 +285,28 @@ pub fn check_name(name: &str) -> Result<(), MigrationError> {
     }
     Err(MigrationError::BadName(name.to_owned()))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    /// Two changes that were made side by side may have taken the same number.
+    #[test]
+    fn no_two_migrations_have_one_number() {
+        let all = [
+            ("master", sqlx::migrate!("migrations/master")),
+            ("tenant", sqlx::migrate!("migrations/tenant")),
+            ("shared", sqlx::migrate!("migrations/shared")),
+            ("pm", sqlx::migrate!("migrations/pm")),
+        ];
+        for (folder, migrator) in all {
+            let mut numbers = HashSet::new();
+            for migration in migrator.iter() {
+                let number = migration.version;
+                assert!(numbers.insert(number), "{folder} has {number} twice");
+            }
+        }
+    }
+}
