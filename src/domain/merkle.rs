@@ -13,7 +13,16 @@ use proof::NodeAt;
 /// The hash of a leaf.
 #[must_use]
 pub fn leaf(bytes: &[u8]) -> Hash {
-    let sha256 = Sha256::new().chain_update([0]).chain_update(bytes);
+    leaf_of([bytes])
+}
+
+/// The hash of a leaf whose bytes are in several places.
+#[must_use]
+pub fn leaf_of<const N: usize>(parts: [&[u8]; N]) -> Hash {
+    let mut sha256 = Sha256::new_with_prefix([0]);
+    for part in parts {
+        sha256.update(part);
+    }
     Hash(sha256.finalize().into())
 }
 

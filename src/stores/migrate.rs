@@ -290,8 +290,6 @@ pub fn check_name(name: &str) -> Result<(), MigrationError> {
 mod tests {
     use std::collections::HashSet;
 
-    use super::*;
-
     /// Two changes that were made side by side may have taken the same number.
     #[test]
     fn no_two_migrations_have_one_number() {

@@ -110,41 +110,73 @@ pub fn leaf(line: &Line) -> Hash {
 
 /// Leaves of a part of the root's tree that is made by itself. A power of two, so that the parts'
 /// roots are leaves of the rest of the tree.
-const PART: usize = 1_024;
+const PART: usize = 256;
 
 /// The Merkle root over a round's input, by id. Made on all processors, where there is enough of it.
 #[must_use]
 pub fn root(lines: &[Line]) -> Hash {
-    if lines.len() <= PART {
-        return root_of_part(lines);
-    }
+    let roots = on_all_processors(lines, |lines| {
+        let mut text = Vec::new();
+        let root_of_part = |lines: &[Line]| {
+            let leaf = |line| {
+                text::leaf(&mut text, line);
+                merkle::leaf(&text)
+            };
+            lines.iter().map(leaf).collect::<merkle::Growing>().root()
+        };
+        lines.chunks(PART).map(root_of_part).collect::<Vec<_>>()
+    });
+    let roots = roots.into_iter().flatten();
+    roots.collect::<merkle::Growing>().root()
+}
+
+/// Lines as the certificate has them, and the roots of their parts.
+struct Written {
+    text: Vec<u8>,
+    roots: Vec<Hash>,
+}
+
+/// Makes the text of each line once, for the certificate and for the root.
+fn written(lines: &[Line]) -> Written {
+    let mut text = Vec::with_capacity(lines.len() * 112);
+    let mut root_of_part = |lines: &[Line]| {
+        let leaf = |line| {
+            let input = text.len();
+            text::input(&mut text, line);
+            let leaf = merkle::leaf_of([&text[input..], b"}"]);
+            text::reduction(&mut text, line);
+            leaf
+        };
+        lines.iter().map(leaf).collect::<merkle::Growing>().root()
+    };
+    let roots = lines.chunks(PART).map(&mut root_of_part).collect();
+    Written { text, roots }
+}
+
+/// Does a piece of work on all lines, a share of them on each processor; in their order.
+fn on_all_processors<T: Send>(lines: &[Line], work: impl Fn(&[Line]) -> T + Sync) -> Vec<T> {
     let processors = thread::available_parallelism().map_or(1, NonZero::get);
-    let share = lines.len().div_ceil(PART).div_ceil(processors) * PART;
+    let share = lines.len().div_ceil(PART).div_ceil(processors).max(1) * PART;
+    let mut shares = lines.chunks(share);
+    let Some(first) = shares.next() else {
+        return Vec::new();
+    };
     thread::scope(|scope| {
-        let roots_of = |lines: &[Line]| lines.chunks(PART).map(root_of_part).collect::<Vec<_>>();
-        let workers: Vec<_> = lines
-            .chunks(share)
-            .map(|lines| scope.spawn(move || roots_of(lines)))
+        let work = &work;
+        let workers: Vec<_> = shares
+            .map(|lines| scope.spawn(move || work(lines)))
             .collect();
-        let roots = workers.into_iter().flat_map(|worker| {
-            let roots = worker.join();
-            roots.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        });
-        roots.collect::<merkle::Growing>().root()
+        let mut done = vec![work(first)];
+        done.extend(workers.into_iter().map(|worker| {
+            let given = worker.join();
+            given.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        }));
+        done
     })
 }
 
-fn root_of_part(lines: &[Line]) -> Hash {
-    let mut tree = merkle::Growing::default();
-    let mut leaf = Vec::new();
-    for line in lines {
-        text::leaf(&mut leaf, line);
-        tree.push(merkle::leaf(&leaf));
-    }
-    tree.root()
-}
-
-/// Writes the certificate of a round. Lines are by id, prices by broker, both rising.
+/// Writes the certificate of a round, in memory for all of it. Lines are by id, prices by broker,
+/// both rising.
 ///
 /// # Errors
 /// The writer's.
@@ -156,13 +188,15 @@ pub fn write(
     lines: &[Line],
 ) -> io::Result<()> {
     let sum = |of: fn(&Line) -> u64| lines.iter().map(|line| u128::from(of(line))).sum::<u128>();
+    let shares = on_all_processors(lines, written);
+    let roots = shares.iter().flat_map(|share| share.roots.iter().copied());
     let header = HeaderLine {
         brokers: prices.len().to_string(),
         cleared: sum(|line| line.reduction).to_string(),
         currency: currency.to_string(),
         format: FORMAT.to_owned(),
         obligations: lines.len().to_string(),
-        root: root(lines),
+        root: roots.collect::<merkle::Growing>().root(),
         round: round.to_owned(),
         total: sum(|line| line.amount).to_string(),
     };
@@ -178,9 +212,8 @@ pub fn write(
         text::broker(&mut text, *broker, *price);
         put(&text)?;
     }
-    for line in lines {
-        text::whole(&mut text, line);
-        put(&text)?;
+    for share in &shares {
+        put(&share.text)?;
     }
     let sha256 = Hash(sha256.finalize().into());
     out.write_all(&canonical(&EndLine { sha256 })?)?;

@@ -26,12 +26,18 @@ pub(super) fn leaf(out: &mut Vec<u8>, line: &Line) {
 pub(super) fn whole(out: &mut Vec<u8>, line: &Line) {
     out.clear();
     input(out, line);
+    reduction(out, line);
+}
+
+/// What follows [`input`] in the certificate's line, with its line feed.
+pub(super) fn reduction(out: &mut Vec<u8>, line: &Line) {
     out.extend_from_slice(b",\"reduction\":\"");
     decimal(out, line.reduction);
     out.extend_from_slice(b"\"}\n");
 }
 
-fn input(out: &mut Vec<u8>, line: &Line) {
+/// What a line has in a leaf and in the certificate alike.
+pub(super) fn input(out: &mut Vec<u8>, line: &Line) {
     out.extend_from_slice(b"{\"amount\":\"");
     decimal(out, line.amount);
     out.extend_from_slice(b"\",\"creditor\":\"");

@@ -282,7 +282,7 @@ impl Request {
     }
 
     /// Records that the sender has done its part, and the proof of it.
-    pub(super) fn prove(
+    pub(in crate::domain) fn prove(
         &self,
         by: BrokerId,
         proofs: &[Proof],
