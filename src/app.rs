@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use sqlx::mysql::MySqlConnectOptions;
 
-use crate::config::Config;
+use crate::config::{Config, Seconds};
+use crate::domain::request::DisputeRules;
 use crate::psp::client::EndpointError;
 use crate::runtime::{Clock, Entropy};
 use crate::services::alerts::AlertService;
@@ -213,6 +214,7 @@ impl App {
             confirm_within: config.network.confirm_by_s.duration(),
             wait: config.http.confirm_wait_ms.duration(),
             default_terms: config.network.terms,
+            disputes: dispute_rules(config),
         };
         let auth = &config.auth;
         let codes = Passwords::new(auth.parallel_hashes, auth.hash_wait_ms.duration())?;
@@ -312,6 +314,18 @@ fn pool_bounds(config: &Config) -> PoolBounds {
         statement_timeout: config.pools.statement_timeout_ms.duration(),
         idle_timeout: config.pools.idle_timeout_ms.duration(),
         ..PoolBounds::default()
+    }
+}
+
+fn dispute_rules(config: &Config) -> DisputeRules {
+    let network = &config.network;
+    let span = |seconds: Seconds| {
+        chrono::Duration::from_std(seconds.duration()).unwrap_or(chrono::Duration::MAX)
+    };
+    DisputeRules {
+        window: span(network.dispute_window_s),
+        respond_within: span(network.dispute_answer_s),
+        appeal_within: span(network.appeal_window_s),
     }
 }
 

@@ -89,10 +89,38 @@ pub struct Turn {
     pub calls: Vec<CallRecord>,
 }
 
+/// A payment that was made, as it is asked about.
+#[derive(Clone, Copy, Debug)]
+pub struct Made<'a> {
+    /// What it was asked to be paid under.
+    pub uid: &'a str,
+    pub facts: &'a Facts,
+    /// Minor units.
+    pub amount: u64,
+    /// The currency's decimal places.
+    pub exponent: u8,
+    pub currency: &'a CurrencyCode,
+}
+
 /// What a provider says of a payment that it had made.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Word {
+    /// It has come back, for good.
+    SentBack,
+    /// It has not, or not yet.
+    AsItWas,
+    /// The provider answers, and says nothing of it. Why.
+    Nothing(String),
+    /// What is written down as its name is another payment's. Which.
+    Anothers(String),
+    /// The provider was not heard. Why.
+    Silent(String),
+}
+
+/// What a question about a payment that was made has come to.
+#[derive(Clone, Debug)]
 pub struct SentBack {
-    pub is: bool,
+    pub word: Word,
     pub calls: Vec<CallRecord>,
 }
 
@@ -122,9 +150,14 @@ pub trait Driver: Send + Sync {
     }
 
     /// Whether a payment that was made has been sent back, for good; asked for as long as it may
-    /// be. The uid is what it was asked to be paid under.
-    fn sent_back<'a>(&'a self, _uid: Option<&'a str>, _: &'a Facts) -> BoxFuture<'a, SentBack> {
-        Box::pin(async { SentBack::default() })
+    /// be.
+    fn sent_back<'a>(&'a self, _: &'a Made<'a>) -> BoxFuture<'a, SentBack> {
+        Box::pin(async {
+            SentBack {
+                word: Word::AsItWas,
+                calls: Vec::new(),
+            }
+        })
     }
 
     /// For how long a payment may be in doubt for a reason, where that is nothing wrong: the

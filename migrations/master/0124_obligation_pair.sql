@@ -1,4 +1,5 @@
--- What one broker owes another in a currency, oldest first. ADD KEY IF NOT EXISTS is MariaDB's alone.
+-- What one broker owes another in a currency, oldest first, with the amounts that are summed of it. ADD
+-- KEY IF NOT EXISTS is MariaDB's alone.
 SET @add_key = IF(
     EXISTS (
         SELECT 1 FROM information_schema.statistics
@@ -7,7 +8,8 @@ SET @add_key = IF(
     ),
     'DO 0',
     'ALTER TABLE obligation ADD KEY obligation_pair
-         (debtor_broker_id, creditor_broker_id, currency_code, status, created_at, obligation_id)'
+         (debtor_broker_id, creditor_broker_id, currency_code, status, created_at, obligation_id,
+          remaining_amount, reserved_amount)'
 );
 PREPARE add_key FROM @add_key;
 EXECUTE add_key;

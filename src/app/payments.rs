@@ -117,5 +117,6 @@ pub(super) fn rules(config: &Config) -> PaymentRules {
         },
         batch: payments.batch,
         patience: span(payments.alert_after_ms),
+        calls_kept: TimeDelta::days(payments.calls_kept_days.into()),
     }
 }

@@ -141,6 +141,14 @@ struct Shown {
     json: Value,
 }
 
+/// An argument that is none, as far as only the databases can tell.
+fn usage(argument: &str, error: &impl std::fmt::Display) -> Failure {
+    Failure {
+        code: ExitCode::from(2),
+        error: anyhow::anyhow!("{argument} {error}"),
+    }
+}
+
 fn no_such(what: impl std::fmt::Display) -> Failure {
     Failure {
         code: ExitCode::from(NO_SUCH_THING),

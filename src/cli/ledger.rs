@@ -99,7 +99,10 @@ pub(super) async fn run(args: &Args) -> Result<ExitCode, Failure> {
         Of::Transfer { id, index } => {
             let id = match index {
                 Some(index) => transfer_id(Uuid::from_u128(id.0), *index),
-                None => TransferId::try_from(id.0)?,
+                None => TransferId::try_from(id.0).map_err(|error| Failure {
+                    code: ExitCode::from(2),
+                    error: error.into(),
+                })?,
             };
             let Some(found) = ledger.transfer(id).await? else {
                 return Ok(missing(&format!("transfer {id}")));

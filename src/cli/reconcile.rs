@@ -58,11 +58,13 @@ enum What {
     ///
     /// A statement is CSV with the columns provider, uid, currency, amount (major
     /// units), paid_at (RFC 3339), status (paid, returned) and, where the provider
-    /// has one, response_id; others are ignored. uid is what we had called the
-    /// payment: of a payout confirm_rq_uid, of a top-up query_rq_uid. It is taken
-    /// in as a whole or not at all, and once more changes nothing. What was taken
-    /// in is compared by every later run too, so leave no gaps between two: what
-    /// we have as paid within their time and none of them has is wrong.
+    /// has one, response_id; others are ignored. A line is one payment: two of one
+    /// uid in one file are two, unless they have the same response_id. uid is what
+    /// we had called the payment: of a payout confirm_rq_uid, of a top-up
+    /// query_rq_uid. It is taken in as a whole or not at all, and once more changes
+    /// nothing. What was taken in is compared by every later run too, so leave no
+    /// gaps between two: what we have as paid within their time and none of them
+    /// has is wrong.
     #[command(verbatim_doc_comment)]
     Psp(Psp),
 }
@@ -143,7 +145,11 @@ async fn take_in(app: &App, psp: &Psp) -> anyhow::Result<()> {
         (None, None) => return Ok(()),
     };
     let taken = app.reconcile.take_statement(text.as_slice()).await;
-    for (psp, lines) in taken.with_context(|| named.clone())? {
+    let taken = taken.with_context(|| named.clone())?;
+    if taken.is_empty() {
+        eprintln!("{named}: 0 lines");
+    }
+    for (psp, lines) in taken {
         eprintln!("{named}: {lines} lines of {psp}");
     }
     Ok(())

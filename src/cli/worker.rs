@@ -11,8 +11,9 @@ use crate::workers;
 
 /// Do the background work without serving clients
 ///
-/// Takes over sagas whose process has died, expires requests past their deadline and numbers
-/// the event feeds. `settlenet serve` does all of it too; run this besides to have more hands.
+/// Takes over sagas whose process has died, expires requests past their deadline, numbers the event
+/// feeds, and makes payments: asks the providers that are configured, and tells the ledger and books.
+/// `settlenet serve` does all of it too; run this besides to have more hands.
 /// Ends on SIGTERM or SIGINT, after what it has in hand.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {

@@ -79,6 +79,25 @@ impl Config {
             self.network.confirm_by_s.0,
             60..=365 * DAY,
         )?;
+        for (name, value, range) in [
+            (
+                "network.dispute_window_s",
+                self.network.dispute_window_s,
+                0..=365 * DAY,
+            ),
+            (
+                "network.dispute_answer_s",
+                self.network.dispute_answer_s,
+                60..=90 * DAY,
+            ),
+            (
+                "network.appeal_window_s",
+                self.network.appeal_window_s,
+                0..=90 * DAY,
+            ),
+        ] {
+            within(name, value.0, range)?;
+        }
         let netting = &self.netting;
         within("netting.min_brokers", netting.min_brokers, 2..=1_000_000)?;
         within(

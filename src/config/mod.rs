@@ -302,6 +302,12 @@ pub struct Network {
     /// How long after `sent` the target has to confirm before an arbiter may be
     /// asked.
     pub confirm_by_s: Seconds,
+    /// How long after its completion a request may still be disputed.
+    pub dispute_window_s: Seconds,
+    /// How long the other side of a dispute has to answer, before it is decided against it.
+    pub dispute_answer_s: Seconds,
+    /// How long a decision may be appealed; 0: it is final.
+    pub appeal_window_s: Seconds,
     /// Who owes whom when a request states no terms of its own, by scenario.
     pub terms: DefaultTerms,
 }
@@ -444,6 +450,9 @@ impl Default for Network {
         Self {
             signup: SignupMode::Invite,
             confirm_by_s: Seconds(3 * 24 * 3600),
+            dispute_window_s: Seconds(7 * 24 * 3600),
+            dispute_answer_s: Seconds(3 * 24 * 3600),
+            appeal_window_s: Seconds(0),
             terms: DefaultTerms::default(),
         }
     }

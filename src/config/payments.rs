@@ -28,6 +28,9 @@ pub struct Payments {
     /// How long a payment may go on before admins are told. A provider that has it and works on it
     /// may take longer.
     pub alert_after_ms: Millis,
+    /// How long calls to providers and what they send of themselves are kept of payments that are
+    /// over: the payments themselves are never deleted.
+    pub calls_kept_days: u32,
     /// Thai interbank transfers: payouts.
     pub ipps: Option<Box<Provider>>,
     /// `PromptPay` QR codes: top-ups.
@@ -118,6 +121,7 @@ impl Default for Payments {
             backoff_max_ms: Millis(300_000),
             outbox_lease_ms: Millis(30_000),
             alert_after_ms: Millis(600_000),
+            calls_kept_days: 400,
             ipps: None,
             qp: None,
             wise: None,
@@ -153,6 +157,11 @@ impl Payments {
             "payments.alert_after_ms",
             self.alert_after_ms.0,
             1_000..=86_400_000,
+        )?;
+        within(
+            "payments.calls_kept_days",
+            self.calls_kept_days,
+            30..=36_500,
         )?;
         for (name, provider) in [("ipps", &self.ipps), ("qp", &self.qp), ("wise", &self.wise)] {
             if let Some(provider) = provider {

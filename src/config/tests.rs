@@ -282,3 +282,62 @@ fn the_example_is_right_and_says_the_defaults() {
     let all = load(&uncommented, &[]).unwrap();
     assert_eq!(all.to_json().unwrap(), from_example.to_json().unwrap());
 }
+
+/// Every key of a value, levels parted by dots; of a list its own alone.
+fn keys(value: &serde_json::Value, at: &str, found: &mut std::collections::BTreeSet<String>) {
+    match value {
+        serde_json::Value::Object(members) => {
+            for (name, member) in members {
+                let at = if at.is_empty() {
+                    name.clone()
+                } else {
+                    format!("{at}.{name}")
+                };
+                keys(member, &at, found);
+            }
+        }
+        _ => {
+            found.insert(at.to_owned());
+        }
+    }
+}
+
+#[test]
+fn the_example_has_every_key() {
+    let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("settlenet.example.toml");
+    let text = std::fs::read_to_string(&example).unwrap();
+    let in_force = text.lines().map(|line| {
+        let key = line
+            .strip_prefix("#= ")
+            .or_else(|| line.strip_prefix("#- "));
+        key.unwrap_or(line)
+    });
+    let in_force = in_force.collect::<Vec<_>>().join("\n");
+    let config: serde_json::Value =
+        serde_json::from_str(&load(&in_force, &[]).unwrap().to_json().unwrap()).unwrap();
+    let written: toml::Value = toml::from_str(&in_force).unwrap();
+    let written = serde_json::to_value(written).unwrap();
+    let (mut there, mut all) = Default::default();
+    keys(&written, "", &mut there);
+    keys(&config, "", &mut all);
+    // A provider has the keys of all: each stands in the part of one that uses it.
+    let anywhere = |key: &str| {
+        let Some((provider, name)) = key
+            .strip_prefix("payments.")
+            .and_then(|rest| rest.split_once('.'))
+        else {
+            return there.contains(key);
+        };
+        assert!(["ipps", "wise", "qp"].contains(&provider), "{key}");
+        ["ipps", "wise", "qp"]
+            .iter()
+            .any(|part| there.contains(&format!("payments.{part}.{name}")))
+    };
+    let elsewhere = ["auth.outside", "auth.signing_key"];
+    let missing: Vec<&String> = all
+        .iter()
+        .filter(|key| !elsewhere.iter().any(|part| key.starts_with(part)))
+        .filter(|key| !anywhere(key))
+        .collect();
+    assert!(missing.is_empty(), "{missing:?}");
+}

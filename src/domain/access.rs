@@ -80,6 +80,8 @@ words! {
         TeamWrite = "team:write",
         PlatformRead = "platform:read",
         PlatformWrite = "platform:write",
+        ArbiterRead = "arbiter:read",
+        ArbiterWrite = "arbiter:write",
     }
 }
 
@@ -206,6 +208,11 @@ actions! {
     OrderDispute = "order.dispute", BrokerSeat, NetworkWrite;
     OrderPickup = "order.pickup", BrokerSeat, NetworkWrite;
     OrderEvents = "order.events", BrokerSeat, NetworkRead;
+    DisputeList = "dispute.list", BrokerSeat, NetworkRead;
+    DisputeAct = "dispute.act", BrokerSeat, NetworkWrite;
+    ArbiterDisputeList = "arbiter.dispute.list", PlatformSeat, ArbiterRead;
+    ArbiterDisputeRead = "arbiter.dispute.read", PlatformSeat, ArbiterRead;
+    ArbiterDisputeHear = "arbiter.dispute.hear", PlatformSeat, ArbiterWrite;
     CityRead = "city.read", BrokerSeat, NetworkRead;
     CityManage = "city.manage", BrokerSeat, NetworkWrite;
     CreditLineList = "credit_line.list", BrokerSeat, NetworkRead;
@@ -346,6 +353,11 @@ const fn row(action: Action) -> Row {
         Action::OrderDispute               => [Y, Y, N,          N, N, N],
         Action::OrderPickup                => [Y, Y, N,          N, N, N],
         Action::OrderEvents                => [Y, Y, Y,          N, N, Y],
+        Action::DisputeList                => [Y, Y, Y,          N, N, N],
+        Action::DisputeAct                 => [Y, Y, N,          N, N, N],
+        Action::ArbiterDisputeList         => [N, N, N,          N, Y, N],
+        Action::ArbiterDisputeRead         => [N, N, N,          N, Y, N],
+        Action::ArbiterDisputeHear         => [N, N, N,          N, Y, N],
         Action::CityRead                   => [Y, Y, Y,          N, N, N],
         Action::CityManage                 => [Y, N, N,          N, N, N],
         Action::CreditLineList             => [Y, Y, Y,          N, N, N],
@@ -653,7 +665,7 @@ mod tests {
                 "{action}"
             );
         }
-        for role in [Role::BrokerViewer, Role::Agent, Role::Arbiter] {
+        for role in [Role::BrokerViewer, Role::Agent] {
             for scope in scopes_of(role) {
                 assert!(scope.as_str().ends_with(":read"), "{role} has {scope}");
             }

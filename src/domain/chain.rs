@@ -33,6 +33,8 @@ words!(
         Settlement = "settlement.principal",
         OrderPrincipal = "order.principal",
         OrderCommission = "order.commission",
+        /// An arbiter found that less counts than was booked.
+        DisputeCorrection = "dispute.correction",
         Opening = "account.opening",
         Correction = "account.correction",
         PaymentAmount = "payment.amount",

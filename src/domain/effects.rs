@@ -3,6 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use uuid::Uuid;
+
 use super::account::Side;
 use super::book::UNDO_STEP;
 use super::canonical::Hash;
@@ -32,31 +34,33 @@ pub enum EffectBreak {
 /// An entry as the completion's event names it.
 pub type Named = (BrokerId, u64, Hash);
 
-type Place = (BrokerId, u16, u16);
+/// A saga's place in a book.
+type Place = (Uuid, BrokerId, u16, u16);
 
-/// Compares all entries that books have of one request with the plan of the saga that completed
-/// it (`None`: none has), and with the entries that the completion's event names.
+/// Compares all entries that books have of one request with the plans of the sagas that have booked
+/// it: none, the one that completed it, and the one that corrected it; and with the entries that
+/// their events name.
 #[must_use]
 pub fn breaks(
-    plan: Option<&Plan>,
+    plans: &[&Plan],
     entries: &[(Entry, Hash)],
     named: &BTreeSet<Named>,
 ) -> Vec<EffectBreak> {
     let mut found = Vec::new();
-    let mut expected = plan.map(expected).unwrap_or_default();
+    let mut expected: BTreeMap<_, _> = plans.iter().flat_map(|plan| expected(plan)).collect();
     let mut unnamed = named.clone();
     let reversals = reversals(entries, &mut found);
     for (entry, hash) in entries.iter().filter(|(e, _)| e.reverses_seq.is_none()) {
         let (book, seq) = (entry.broker, entry.seq);
         let reversed = reversals.contains(&(book, seq));
-        let counts = plan.is_some_and(|plan| plan.saga_id == entry.saga_id);
+        let counts = plans.iter().any(|plan| plan.saga_id == entry.saga_id);
         if !counts {
             if !reversed {
                 found.push(EffectBreak::Unexpected { book, seq });
             }
             continue;
         }
-        match expected.remove(&(book, entry.step, entry.leg)) {
+        match expected.remove(&(entry.saga_id, book, entry.step, entry.leg)) {
             None => found.push(EffectBreak::Unexpected { book, seq }),
             Some((planned, op_digest)) => {
                 if !is_planned(entry, planned, op_digest) {
@@ -74,7 +78,7 @@ pub fn breaks(
     found.extend(
         expected
             .into_keys()
-            .map(|(book, step, leg)| EffectBreak::Missing { book, step, leg }),
+            .map(|(_, book, step, leg)| EffectBreak::Missing { book, step, leg }),
     );
     found.extend(
         unnamed
@@ -96,7 +100,8 @@ fn expected(plan: &Plan) -> BTreeMap<Place, (&PlannedEntry, Hash)> {
                 ..
             } => {
                 for entry in entries {
-                    expected.insert((*book, step.number, entry.leg), (entry, *op_digest));
+                    let place = (plan.saga_id, *book, step.number, entry.leg);
+                    expected.insert(place, (entry, *op_digest));
                 }
             }
             Action::Claim
@@ -167,8 +172,6 @@ mod tests {
     use crate::domain::request::tests::{
         TARGET, acceptance, amount, applied, created, new_request, proofs, start, usd,
     };
-    use uuid::Uuid;
-
     /// A confirmed send: its plan, and what the two books have after its book steps.
     fn booked() -> (Plan, Vec<(Entry, Hash)>) {
         let pending = created(new_request(RequestKind::Send, Some(TARGET)));
@@ -235,9 +238,9 @@ mod tests {
     fn exactly_what_the_plan_says() {
         let (plan, entries) = booked();
         let event = named(&entries);
-        assert_eq!(breaks(Some(&plan), &entries, &event), []);
+        assert_eq!(breaks(&[&plan], &entries, &event), []);
 
-        let missing = breaks(Some(&plan), &entries[1..], &event);
+        let missing = breaks(&[&plan], &entries[1..], &event);
         assert!(matches!(missing[0], EffectBreak::Missing { book: 1, .. }));
         assert!(missing.contains(&EffectBreak::OnlyInEvent { book: 1, seq: 1 }));
 
@@ -245,17 +248,17 @@ mod tests {
         let (mut copy, hash) = entries[0].clone();
         copy.seq = 2;
         twice.push((copy, hash));
-        let twice = breaks(Some(&plan), &twice, &event);
+        let twice = breaks(&[&plan], &twice, &event);
         assert!(twice.contains(&EffectBreak::Unexpected { book: 1, seq: 2 }));
 
         let mut differs = entries.clone();
         differs[1].0.amount += 1;
-        let differs = breaks(Some(&plan), &differs, &event);
+        let differs = breaks(&[&plan], &differs, &event);
         assert_eq!(differs, [EffectBreak::Differs { book: 2, seq: 1 }]);
 
         let mut other_hash = entries.clone();
         other_hash[1].1.0[0] ^= 1;
-        let other_hash = breaks(Some(&plan), &other_hash, &event);
+        let other_hash = breaks(&[&plan], &other_hash, &event);
         assert!(other_hash.contains(&EffectBreak::NotInEvent { book: 2, seq: 1 }));
     }
 
@@ -263,16 +266,16 @@ mod tests {
     fn nothing_counts_of_what_did_not_complete() {
         let (plan, entries) = booked();
         let none = BTreeSet::new();
-        let left = breaks(None, &entries, &none);
+        let left = breaks(&[], &entries, &none);
         assert_eq!(left.len(), 2, "{left:?}");
         let reversed = run(&plan, true);
-        assert_eq!(breaks(None, &reversed, &none), []);
-        let completed = breaks(Some(&plan), &reversed, &none);
+        assert_eq!(breaks(&[], &reversed, &none), []);
+        let completed = breaks(&[&plan], &reversed, &none);
         assert!(completed.contains(&EffectBreak::Reversed { book: 1, seq: 1 }));
 
         let mut short = reversed.clone();
         short[1].0.amount -= 1;
-        let short = breaks(None, &short, &none);
+        let short = breaks(&[], &short, &none);
         assert!(short.contains(&EffectBreak::BadReversal { book: 1, seq: 2 }));
     }
 
@@ -291,6 +294,6 @@ mod tests {
         }
         let event = named(&entries);
         all.extend(entries);
-        assert_eq!(breaks(Some(&plan), &all, &event), []);
+        assert_eq!(breaks(&[&plan], &all, &event), []);
     }
 }

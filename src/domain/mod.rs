@@ -15,6 +15,7 @@ pub mod checkpoint;
 pub mod effects;
 pub mod fence;
 pub mod host;
+pub mod idempotency;
 pub mod ids;
 pub mod invite;
 pub mod ledger;

@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 /// The largest amount of one operation, in minor units: 10^15 (ten trillion dollars, a billion
 /// USDT, ten million BTC). It leaves a balance, a signed 64-bit number, room for more than
@@ -186,6 +187,18 @@ pub fn format_minor(minor: i128, exponent: u8) -> String {
     let padded = format!("{digits:0>width$}", width = exponent + 1);
     let (whole, decimals) = padded.split_at(padded.len() - exponent);
     format!("{sign}{whole}.{decimals}")
+}
+
+/// Writes the amounts of a book's refusal (`available`, `needed`) in major units, as people read them.
+#[must_use]
+pub fn reason_in_major(mut reason: Value, exponent: u8) -> Value {
+    for name in ["available", "needed"] {
+        let minor = reason.get(name).and_then(Value::as_str);
+        if let Some(minor) = minor.and_then(|text| text.parse().ok()) {
+            reason[name] = format_minor(minor, exponent).into();
+        }
+    }
+    reason
 }
 
 #[cfg(test)]

@@ -19,10 +19,18 @@ pub mod outcome;
 pub mod promptpay;
 pub mod receiver;
 pub mod statement;
+pub mod transfers;
 
+use chrono::{DateTime, Datelike as _, TimeDelta, Utc};
 use serde::{Deserialize, Serialize};
 
 use super::words::words;
+
+/// Whether something can have been paid at a time: years of four digits from 1970 on.
+#[must_use]
+pub fn is_a_time(at: DateTime<Utc>) -> bool {
+    (1970..=9999).contains(&at.year())
+}
 
 words!(
     /// Which way the money goes.
@@ -184,6 +192,16 @@ impl PspName {
             Self::Ipps => "ipps",
             Self::Qp => "qp",
             Self::Wise => "wise",
+        }
+    }
+
+    /// How long after a payment was made it may be sent back, where nothing else is configured;
+    /// `None` of a provider that sends nothing back.
+    #[must_use]
+    pub const fn sends_back_within(self) -> Option<TimeDelta> {
+        match self {
+            Self::Wise => Some(TimeDelta::days(60)),
+            Self::Ipps | Self::Qp => None,
         }
     }
 

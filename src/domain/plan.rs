@@ -216,6 +216,17 @@ impl Plan {
         })
     }
 
+    /// By how much a correction lessens the principal, in minor units.
+    #[must_use]
+    pub fn corrected_by(&self) -> u64 {
+        let entries = self.steps.iter().filter_map(|step| match &step.action {
+            Action::Book { entries, .. } => Some(entries),
+            _ => None,
+        });
+        let mut principal = entries.flatten().filter(|entry| entry.leg == 0);
+        principal.next().map_or(0, |entry| entry.amount)
+    }
+
     /// The first step that has a side effect of its own: where the saga's lease begins.
     #[must_use]
     pub fn first_step(&self) -> u16 {
@@ -291,6 +302,84 @@ pub fn confirm(
     let mut plan = numbered(saga_id, SagaKind::Confirm, request.id, actions);
     seal(&mut plan);
     Some(plan)
+}
+
+/// Books, the other way round, the difference between what was booked of a request and the `counts`
+/// minor units that an arbiter found to count. What a floor could refuse is debited from the house's
+/// main account: whose client it is settles that with its client. `None` where the request has no
+/// counterparty or accounts, which a completed one always has.
+#[must_use]
+pub fn correct(request: &Request, saga_id: Uuid, counts: u64, currency: &Currency) -> Option<Plan> {
+    let author = request.author;
+    let counterparty = request.target?;
+    let broker_of = |party: Party| match party {
+        Party::Author => author,
+        Party::Counterparty => counterparty,
+    };
+    let booked = request.settled_amount();
+    let counts = Amount::from_minor(counts).ok();
+    let (debtor, before) = moved(request, booked).map_or((Party::Author, 0), |owed| owed);
+    let after = counts.and_then(|counts| moved(request, counts));
+    let owed_less = before.saturating_sub(after.map_or(0, |(_, amount)| amount));
+    let debt = (owed_less > 0).then(|| Debt {
+        obligation: ObligationId::derive(&[&saga_id.to_string()]),
+        debtor: broker_of(debtor.other()),
+        creditor: broker_of(debtor),
+        currency: currency.code.clone(),
+        ledger: currency.ledger,
+        amount: owed_less,
+    });
+    let left = match counts {
+        Some(counts) => entries(request, counts, broker_of)?,
+        None => Vec::new(),
+    };
+    let legs: Vec<PlannedEntry> = entries(request, booked, broker_of)?
+        .into_iter()
+        .filter_map(|entry| {
+            let same = |other: &&PlannedEntry| {
+                (other.leg, &other.account, other.side) == (entry.leg, &entry.account, entry.side)
+            };
+            let stays = left.iter().find(same).map_or(0, |other| other.amount);
+            back(entry, stays)
+        })
+        .collect();
+    let mut actions = vec![match &debt {
+        Some(debt) => Action::OpenObligation(debt.clone()),
+        None => Action::Claim,
+    }];
+    actions.extend(debt.clone().map(Action::Hold));
+    actions.extend(book_steps(&legs, Side::Debit, None));
+    actions.push(debt.map_or(Action::Decide, Action::Post));
+    actions.extend(book_steps(&legs, Side::Credit, None));
+    actions.push(Action::Finish);
+    let mut plan = numbered(saga_id, SagaKind::Correct, request.id, actions);
+    seal(&mut plan);
+    Some(plan)
+}
+
+/// What takes an entry back but for `stays` of it; nothing where all of it stays.
+fn back(entry: PlannedEntry, stays: u64) -> Option<PlannedEntry> {
+    let amount = entry
+        .amount
+        .checked_sub(stays)
+        .filter(|amount| *amount > 0)?;
+    let side = entry.side.opposite();
+    let account = match side {
+        Side::Debit if entry.account.has_floor() => {
+            let AccountRef {
+                broker, currency, ..
+            } = &entry.account;
+            AccountRef::house(*broker, HousePurpose::Main, currency)
+        }
+        Side::Debit | Side::Credit => entry.account,
+    };
+    Some(PlannedEntry {
+        account,
+        side,
+        amount,
+        kind: EntryKind::DisputeCorrection,
+        ..entry
+    })
 }
 
 /// Who owes whom more than before, in minor units. A settlement moves the ledger back: as far as

@@ -6,7 +6,8 @@
 //!    ▼                            ▼                            │ cancel by both ──▶ cancelled
 //! rejected, cancelled, expired   cancelled, expired            └ resend by both ──▶ accepted
 //! ```
-//! The deadline is for the first sending: what was sent once never expires.
+//! The deadline is for the first sending: what was sent once never expires. What has completed may
+//! be disputed for a while, too: see [`dispute`].
 //!
 //! A settlement is a request that repays obligations: its debtor sends, its creditor confirms, and
 //! accepting it promises as much of the debt to it. An order is a request that the other side
@@ -19,6 +20,7 @@
 
 mod change;
 mod create;
+mod dispute;
 mod order;
 mod past;
 mod saga_moves;
@@ -30,6 +32,7 @@ mod words;
 
 pub use change::{Change, Decision, Refusal};
 pub use create::NewRequest;
+pub use dispute::{Case, CaseStatus, DisputeRules, Ruling, Statement, Verdict};
 pub use order::{Execution, Pickup};
 pub use past::{MAX_CLAIMS, MAX_FAILED_ACCEPTS, MAX_PICKUPS, MAX_PROPOSALS, Past};
 pub use saga_moves::Booked;
@@ -156,6 +159,8 @@ pub struct Request {
     pub proposal: Option<Proposal>,
     pub saga_id: Option<Uuid>,
     pub reservation_saga_id: Option<Uuid>,
+    /// The saga that has booked it; stays when what it has booked is disputed.
+    pub booked_saga_id: Option<Uuid>,
     pub proof_digest: Option<Hash>,
     pub event_seq: u32,
     pub event_hash: Hash,
@@ -298,14 +303,12 @@ impl Request {
         self.owing_with(counterparty)
     }
 
-    /// Whether it stands between its acceptance and its end.
+    /// Whether it stands between its acceptance and its end, with nothing booked.
     #[must_use]
     pub const fn is_under_way(&self) -> bool {
         match self.status {
-            RequestStatus::Accepting
-            | RequestStatus::Accepted
-            | RequestStatus::Sent
-            | RequestStatus::Disputed => true,
+            RequestStatus::Accepting | RequestStatus::Accepted | RequestStatus::Sent => true,
+            RequestStatus::Disputed => self.booked_saga_id.is_none(),
             RequestStatus::Pending
             | RequestStatus::Completed
             | RequestStatus::Rejected

@@ -38,6 +38,24 @@ words!(
         ConfirmFailed = "confirm_failed",
         Expired = "expired",
         Disputed = "disputed",
+        /// An arbiter has taken the dispute.
+        DisputeAssigned = "dispute_assigned",
+        /// One side has said something in it.
+        DisputeStatement = "dispute_statement",
+        /// The arbiter asks one side for evidence.
+        EvidenceAsked = "evidence_asked",
+        /// Whoever opened the dispute has taken it back.
+        DisputeWithdrawn = "dispute_withdrawn",
+        Decided = "decided",
+        Appealed = "appealed",
+        /// The decision is final: the saga runs that does what it says.
+        Enforced = "enforced",
+        /// The decision leaves what was booked as it is.
+        DisputeDismissed = "dispute_dismissed",
+        /// New entries have been booked, down to what the arbiter found.
+        Corrected = "corrected",
+        /// The saga that enforces a decision went back.
+        EnforcementFailed = "enforcement_failed",
         /// The code that was shown at the counter of a payout is another.
         PickupRefused = "pickup_refused",
         /// The author of a payout has made a new code; the one before opens nothing any more.
@@ -120,7 +138,7 @@ impl Event {
     pub fn private_for(&self, broker: BrokerId) -> Option<&Value> {
         let private = self.private.as_ref();
         match self.kind {
-            EventKind::AcceptFailed | EventKind::ConfirmFailed => {
+            EventKind::AcceptFailed | EventKind::ConfirmFailed | EventKind::EnforcementFailed => {
                 let book = self
                     .payload
                     .get("reason")
@@ -142,7 +160,16 @@ impl Event {
             | EventKind::Expired
             | EventKind::Disputed
             | EventKind::PickupRefused
-            | EventKind::PickupRenewed => private,
+            | EventKind::PickupRenewed
+            | EventKind::DisputeAssigned
+            | EventKind::DisputeStatement
+            | EventKind::EvidenceAsked
+            | EventKind::DisputeWithdrawn
+            | EventKind::Decided
+            | EventKind::Appealed
+            | EventKind::Enforced
+            | EventKind::DisputeDismissed
+            | EventKind::Corrected => private,
         }
     }
 

@@ -9,6 +9,8 @@ words!(
         Accept = "accept",
         /// Books a confirmed request in three places.
         Confirm = "confirm",
+        /// Books a decision of an arbiter over what had completed.
+        Correct = "correct",
         /// Gives reservations back after a request ended without completing.
         Release = "release",
     }
@@ -37,11 +39,20 @@ words!(
 );
 
 impl SagaKind {
+    /// Whether it books entries, and may leave a debt.
+    #[must_use]
+    pub const fn books(self) -> bool {
+        match self {
+            Self::Confirm | Self::Correct => true,
+            Self::Accept | Self::Release => false,
+        }
+    }
+
     /// What a saga of this kind begins with: a release has nothing to decide.
     #[must_use]
     pub const fn first_direction(self) -> Direction {
         match self {
-            Self::Accept | Self::Confirm => Direction::Undecided,
+            Self::Accept | Self::Confirm | Self::Correct => Direction::Undecided,
             Self::Release => Direction::Forward,
         }
     }

@@ -37,6 +37,8 @@ pub struct Part {
 #[error("only {available} minor units are left that nothing has reserved")]
 pub struct Short {
     pub available: u64,
+    /// More is owed, in more obligations than one settlement may span ([`MAX_PARTS`]).
+    pub spans: bool,
 }
 
 /// All that is free.
@@ -70,6 +72,7 @@ pub fn allocate(open: &[Open], amount: u64) -> Result<Vec<Part>, Short> {
         0 => Ok(parts),
         _ => Err(Short {
             available: available(open),
+            spans: open.len() >= MAX_PARTS,
         }),
     }
 }
@@ -96,13 +99,31 @@ mod tests {
         Ok(pairs.collect())
     }
 
+    const fn short(available: u64) -> Short {
+        Short {
+            available,
+            spans: false,
+        }
+    }
+
     #[test]
     fn the_oldest_first_and_no_more_than_is_free() {
         assert_eq!(taken(&[5, 0, 7], 9), Ok(vec![(1, 5), (3, 4)]));
         assert_eq!(taken(&[5, 0, 7], 12), Ok(vec![(1, 5), (3, 7)]));
-        assert_eq!(taken(&[5, 0, 7], 13), Err(Short { available: 12 }));
-        assert_eq!(taken(&[], 1), Err(Short { available: 0 }));
+        assert_eq!(taken(&[5, 0, 7], 13), Err(short(12)));
+        assert_eq!(taken(&[], 1), Err(short(0)));
         assert_eq!(taken(&[5], 0), Ok(vec![]));
+    }
+
+    #[test]
+    fn more_may_be_owed_than_one_settlement_spans() {
+        let parts = vec![1; MAX_PARTS];
+        let spanned = Short {
+            available: MAX_PARTS as u64,
+            spans: true,
+        };
+        assert_eq!(taken(&parts, MAX_PARTS as u64 + 1), Err(spanned));
+        assert_eq!(taken(&parts, MAX_PARTS as u64).unwrap().len(), MAX_PARTS);
     }
 
     /// A million repayments of random parts in random amounts: every unit is somewhere.

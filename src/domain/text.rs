@@ -10,6 +10,8 @@ pub enum TextError {
         "is one line without control characters, invisible ones, and ones that turn the direction of writing"
     )]
     Line,
+    #[error("has no space at its ends")]
+    Ends,
     #[error("has no control characters but newline and tab")]
     Prose,
 }
@@ -23,6 +25,19 @@ pub fn line(text: &str, most: usize) -> Result<(), TextError> {
     length(text, most)?;
     if text.chars().any(|c| c.is_control() || is_hidden(c)) {
         return Err(TextError::Line);
+    }
+    Ok(())
+}
+
+/// Checks a word that things are found by, such as the code of a city: a line without space at its
+/// ends, which a database may take for nothing.
+///
+/// # Errors
+/// As [`line`], and space at an end.
+pub fn word(text: &str, most: usize) -> Result<(), TextError> {
+    line(text, most)?;
+    if text.trim() != text {
+        return Err(TextError::Ends);
     }
     Ok(())
 }

@@ -225,7 +225,8 @@ async fn book_entry(
     let now = state.clock.now();
     let entry = books
         .book_entry(me.seat.broker_id, &intention, input, now)
-        .await?;
+        .await
+        .map_err(|error| error.in_major(currency.exponent))?;
     let view = transaction_view(&state, entry).await?;
     Ok((StatusCode::CREATED, Json(view)))
 }

@@ -8,6 +8,7 @@ use serde::Serialize;
 use uuid::Uuid;
 
 use super::guard::Public;
+use super::json::{field_error, plain};
 use super::params::PathOf;
 use super::problem::{Code, Problem};
 use super::routes::Routes;
@@ -83,11 +84,11 @@ impl From<WordError> for Problem {
         let detail = error.to_string();
         match error {
             WordError::NoSuchProvider => Self::new(Code::NotFound).detail(detail),
-            WordError::Refused(CallbackError::Body(_)) => {
-                Self::new(Code::FieldsInvalid).detail(detail)
+            WordError::Refused(CallbackError::Body { at, source }) => {
+                Self::fields(vec![field_error(&at, &plain(&source))])
             }
             WordError::Refused(_) => Self::new(Code::CallbackRefused).detail(detail),
-            WordError::NotUnderstood(_) => Self::new(Code::FieldsInvalid).detail(detail),
+            WordError::NotUnderstood { field, what } => Self::invalid(field, what),
             WordError::Contradicts(_) => Self::new(Code::Conflict).detail(detail),
             WordError::Payment(error) => error.into(),
         }

@@ -46,6 +46,8 @@ struct CreditLinesView {
 struct SetBody {
     /// Decimal string in major units; `"0"`: nothing new may be owed; null: no bound.
     #[schema(required, example = "50000.00")]
+    // Not left out: a bound is lifted by saying so.
+    #[serde(deserialize_with = "Option::deserialize")]
     limit: Option<String>,
 }
 

@@ -6,11 +6,10 @@ use serde::Serialize;
 
 use super::problem::{Code, Problem};
 use crate::domain::canonical::Hash;
+use crate::domain::idempotency::{KEY_MAX, is_key};
 use crate::services::Intention;
 
 const HEADER: &str = "idempotency-key";
-/// Longest key, in characters.
-pub const KEY_MAX: usize = 128;
 
 /// The key of a request that makes or moves something: a 400 where it is missing. As an
 /// `Option` it may be missing, and still has to be one.
@@ -22,6 +21,12 @@ pub struct IdempotencyKey {
 }
 
 impl IdempotencyKey {
+    /// The key itself.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.key
+    }
+
     /// What `sub` intends: its key, and a fingerprint over method, path and body.
     /// A body leaves out what must not be guessed from a digest (`skip_serializing`).
     #[must_use]
@@ -94,7 +99,7 @@ fn read(headers: &HeaderMap) -> Result<Option<String>, Problem> {
     let key = key.ok_or_else(|| {
         invalid("A string in quotes, or letters, digits and -._~:/+= without.".into())
     })?;
-    if key.is_empty() || key.len() > KEY_MAX {
+    if !is_key(&key) {
         return Err(invalid(format!("1 to {KEY_MAX} characters.")));
     }
     Ok(Some(key))

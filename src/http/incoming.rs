@@ -67,6 +67,12 @@ struct IncomingView {
     reason: Option<String>,
     #[schema(required)]
     resolved_by: Option<String>,
+    /// Since when what the provider says of it is not what its top-up was credited: nobody moves it.
+    #[schema(required)]
+    disputed_at: Option<DateTime<Utc>>,
+    /// What the last try to move it came to.
+    #[schema(required)]
+    last_error: Option<String>,
     /// How often the provider has told of it.
     deliveries: u32,
     received_at: DateTime<Utc>,
@@ -124,6 +130,8 @@ async fn view(state: &AppState, incoming: Incoming) -> Result<IncomingView, Prob
         wallet: incoming.wallet.map(|wallet| wallet.to_string()),
         reason: incoming.reason,
         resolved_by: incoming.resolved_by,
+        disputed_at: incoming.disputed_at,
+        last_error: incoming.last_error,
         deliveries: incoming.deliveries,
         received_at: incoming.received_at,
     })

@@ -120,6 +120,18 @@ where
     Ok(read.map(|Object(value)| value))
 }
 
+/// Reads an object inside a body that must be there, for `#[serde(deserialize_with)]`.
+///
+/// # Errors
+/// What is no object.
+pub(super) fn needed_object<'de, T, D>(deserializer: D) -> Result<T, D::Error>
+where
+    T: Deserialize<'de>,
+    D: Deserializer<'de>,
+{
+    Object::<T>::deserialize(deserializer).map(|Object(value)| value)
+}
+
 /// Reads a list of objects inside a body, for `#[serde(deserialize_with)]`.
 ///
 /// # Errors
@@ -169,13 +181,24 @@ fn unknown_field(path: String) -> FieldError {
     FieldError::new(path, "unknown", "There is no such field.")
 }
 
-/// The message without the position in the text, which the path tells better.
-fn plain(error: &serde_json::Error) -> String {
+/// The message without the position in the text, which the path tells better, and without the names
+/// of our types.
+pub(super) fn plain(error: &serde_json::Error) -> String {
     let text = error.to_string();
-    match text.rfind(" at line ") {
-        Some(end) => text[..end].to_owned(),
-        None => text,
-    }
+    let text = match text.rfind(" at line ") {
+        Some(end) => &text[..end],
+        None => &text,
+    };
+    let Some((said, expected)) = text.split_once(", expected ") else {
+        return text.to_owned();
+    };
+    let first = expected.split(' ').next().unwrap_or_default();
+    let expected = match first {
+        "struct" | "enum" | "internally" | "adjacently" | "map" => "an object",
+        "u8" | "u16" | "u32" | "u64" | "usize" | "i8" | "i16" | "i32" | "i64" => "a whole number",
+        _ => expected,
+    };
+    format!("{said}, expected {expected}")
 }
 
 /// What serde says, as an error of a field: for a field that is missing, doubled or unknown it
@@ -297,6 +320,22 @@ mod tests {
         assert_eq!(fault(negative), one("inner.points", "value"));
         assert_eq!(fault(r#"["1", null, [], null]"#), one("", "type"));
         assert_eq!(fault("5"), one("", "type"));
+    }
+
+    #[test]
+    fn says_what_is_wrong_without_the_names_of_our_types() {
+        for body in [
+            "5",
+            "\"x\"",
+            r#"{"amount":"1","inner":5}"#,
+            r#"{"amount":"1","inner":{"payer":"a","points":"x"}}"#,
+        ] {
+            let problem = parse::<Outer>(body.as_bytes()).unwrap_err();
+            let shown = format!("{:?}", problem.errors());
+            for word in ["struct", "enum", "Outer", "Inner", "u32"] {
+                assert!(!shown.contains(word), "{body}: {shown}");
+            }
+        }
     }
 
     #[test]

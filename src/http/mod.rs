@@ -10,6 +10,7 @@ mod brokers;
 mod callbacks;
 mod chain;
 mod credit_lines;
+mod disputes;
 mod domains;
 pub mod guard;
 mod health;
@@ -71,6 +72,7 @@ pub fn routes() -> Routes {
         .merge(team::routes())
         .merge(requests::routes())
         .merge(orders::routes())
+        .merge(disputes::routes())
         .merge(uploads::routes())
         .merge(obligations::routes())
         .merge(netting::routes())

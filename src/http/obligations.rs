@@ -20,7 +20,8 @@ use crate::domain::money::format_minor;
 use crate::domain::obligation::{DebtSide, ObligationStatus};
 use crate::domain::settlement::PartStatus;
 use crate::route;
-use crate::services::obligations::{Filter, Obligation};
+use crate::services::credit_lines::CreditLine;
+use crate::services::obligations::{Filter, Obligation, Position};
 
 /// Settlements that an obligation is shown with.
 const MAX_SETTLEMENTS: u32 = 1_000;
@@ -249,42 +250,63 @@ async fn positions(
     let broker = me.seat.broker_id;
     let found = state.app.obligations.positions(broker).await?;
     let lines = state.app.credit_lines.of_broker(broker).await?;
-    let mut all: BTreeMap<(BrokerId, String), (u64, u64)> = lines
-        .iter()
-        .map(|line| {
-            let given = line.creditor == broker;
-            let counterparty = if given { line.debtor } else { line.creditor };
-            ((counterparty, line.currency_code.clone()), (0, 0))
-        })
-        .collect();
-    for position in found {
-        let key = (position.counterparty, position.currency_code);
-        all.insert(key, (position.owed, position.owing));
-    }
+    let all = between(broker, found, lines);
     let mut items = Vec::with_capacity(all.len());
-    for ((counterparty, code), (owed, owing)) in all {
+    for ((counterparty, code), one) in all {
         let exponent = exponent_of(&state, &code).await?;
-        let credit = |creditor: BrokerId, debtor: BrokerId| {
-            let mut of_pair = lines.iter().filter(|line| line.currency_code == code);
-            let line = of_pair.find(|line| line.creditor == creditor && line.debtor == debtor);
-            let money = |minor: u64| format_minor(i128::from(minor), exponent);
-            line.map(|line| CreditView {
-                limit: money(line.limit_amount),
-                used: money(line.used_amount),
-                free: money(line.free_amount()),
-            })
+        let money = |minor: u64| format_minor(i128::from(minor), exponent);
+        let credit = |line: CreditLine| CreditView {
+            limit: money(line.limit_amount),
+            used: money(line.used_amount),
+            free: money(line.free_amount()),
         };
         items.push(PositionView {
             counterparty_broker_id: counterparty,
-            credit_given: credit(broker, counterparty),
-            credit_taken: credit(counterparty, broker),
-            owed: format_minor(owed.into(), exponent),
-            owing: format_minor(owing.into(), exponent),
-            net: format_minor(i128::from(owed) - i128::from(owing), exponent),
+            credit_given: one.given.map(credit),
+            credit_taken: one.taken.map(credit),
+            owed: money(one.owed),
+            owing: money(one.owing),
+            net: format_minor(i128::from(one.owed) - i128::from(one.owing), exponent),
             currency_code: code,
         });
     }
     Ok(Json(PositionsView { items }))
+}
+
+/// What there is between a broker and a counterparty in a currency. Amounts are minor units.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Between {
+    owed: u64,
+    owing: u64,
+    given: Option<CreditLine>,
+    taken: Option<CreditLine>,
+}
+
+/// Puts a broker's positions and credit lines together, by counterparty and currency. Looks at
+/// each once.
+fn between(
+    broker: BrokerId,
+    positions: Vec<Position>,
+    lines: Vec<CreditLine>,
+) -> BTreeMap<(BrokerId, String), Between> {
+    let mut all: BTreeMap<(BrokerId, String), Between> = BTreeMap::new();
+    for line in lines {
+        let given = line.creditor == broker;
+        let counterparty = if given { line.debtor } else { line.creditor };
+        let one = all.entry((counterparty, line.currency_code.clone()));
+        let one = one.or_default();
+        *(if given {
+            &mut one.given
+        } else {
+            &mut one.taken
+        }) = Some(line);
+    }
+    for position in positions {
+        let one = all.entry((position.counterparty, position.currency_code));
+        let one = one.or_default();
+        (one.owed, one.owing) = (position.owed, position.owing);
+    }
+    all
 }
 
 async fn view(state: &AppState, obligation: Obligation) -> Result<ObligationView, Problem> {
@@ -303,4 +325,66 @@ async fn view(state: &AppState, obligation: Obligation) -> Result<ObligationView
         created_at: obligation.created_at,
         activated_at: obligation.activated_at,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use super::*;
+
+    fn line(creditor: BrokerId, debtor: BrokerId, limit_amount: u64) -> CreditLine {
+        CreditLine {
+            creditor,
+            debtor,
+            currency_code: "USD".to_owned(),
+            limit_amount,
+            used_amount: 0,
+            updated_at: DateTime::UNIX_EPOCH,
+        }
+    }
+
+    fn position(counterparty: BrokerId, owed: u64, owing: u64) -> Position {
+        Position {
+            counterparty,
+            currency_code: "USD".to_owned(),
+            owed,
+            owing,
+        }
+    }
+
+    #[test]
+    fn positions_and_lines_of_a_counterparty_come_together() {
+        let lines = vec![line(1, 2, 50), line(2, 1, 60), line(3, 1, 70)];
+        let found = between(1, vec![position(2, 5, 6), position(4, 7, 0)], lines);
+        let two = Between {
+            owed: 5,
+            owing: 6,
+            given: Some(line(1, 2, 50)),
+            taken: Some(line(2, 1, 60)),
+        };
+        assert_eq!(found[&(2, "USD".to_owned())], two);
+        assert_eq!(found[&(3, "USD".to_owned())].taken, Some(line(3, 1, 70)));
+        assert_eq!(found[&(3, "USD".to_owned())].given, None);
+        assert_eq!(found[&(4, "USD".to_owned())].owed, 7);
+        assert_eq!(found.len(), 3);
+    }
+
+    /// Looking through all lines for each would take minutes.
+    #[test]
+    fn tens_of_thousands_of_lines_are_put_together_at_once() {
+        let others = 2..50_002;
+        let lines = others.clone().map(|other| line(1, other, 1));
+        let lines = lines.chain(others.clone().map(|other| line(other, 1, 2)));
+        let positions = others.map(|other| position(other, 1, 1)).collect();
+        let start = Instant::now();
+        let found = between(1, positions, lines.collect());
+        assert!(start.elapsed() < Duration::from_secs(5));
+        assert_eq!(found.len(), 50_000);
+        assert!(
+            found
+                .values()
+                .all(|one| one.given.is_some() && one.taken.is_some())
+        );
+    }
 }

@@ -320,10 +320,10 @@ async fn dispute(
     PathOf(Order(id)): PathOf<Order>,
     StrictJson(body): StrictJson<DisputeBody>,
 ) -> Result<Response, Problem> {
-    bounded("claim", &body.claim, 4_000)?;
+    let said = body.said()?;
     let me_as = actor(&me.principal, me.seat);
     let network = &state.app.network;
-    let answer = network.dispute_request(&me_as, id, &body.claim).await;
+    let answer = network.dispute_request(&me_as, id, said).await;
     answered(&state, me.seat, answer).await
 }
 
@@ -406,27 +406,36 @@ async fn answered(
 
 /// The problem in an order's words.
 fn of_order(error: NetworkError) -> Problem {
-    let status = match &error {
+    let (status, detail) = match &error {
         NetworkError::SagaRefused { status, .. }
-        | NetworkError::Refused(
-            Refusal::WrongStatus { status }
-            | Refusal::InSaga { status }
-            | Refusal::ProofWithdrawn { status },
-        ) => Some(OrderStatus::from(*status)),
-        _ => None,
+        | NetworkError::Refused(Refusal::ProofWithdrawn { status }) => (Some(*status), None),
+        NetworkError::Refused(Refusal::WrongStatus { status }) => {
+            let now = OrderStatus::from(*status);
+            (Some(*status), Some(format!("the order is {now}")))
+        }
+        NetworkError::Refused(Refusal::InSaga { status }) => {
+            let now = OrderStatus::from(*status);
+            let detail = format!("the order is {now} and being settled");
+            (Some(*status), Some(detail))
+        }
+        NetworkError::Refused(Refusal::NotYourMove { whose, what }) => {
+            let whose = match *whose {
+                "counterparty" => "executor",
+                "receiver" => "author",
+                whose => whose,
+            };
+            let what = what.replace("mark this request sent", "execute the order");
+            let what = what.replace("request", "order");
+            (None, Some(format!("only the {whose} may {what}")))
+        }
+        _ => (None, None),
     };
-    let in_saga = matches!(&error, NetworkError::Refused(Refusal::InSaga { .. }));
-    let wrong = matches!(
-        &error,
-        NetworkError::Refused(Refusal::WrongStatus { .. } | Refusal::InSaga { .. })
-    );
     let mut problem = Problem::from(error);
     if let Some(status) = status {
-        problem = problem.with("request_status", status.as_str());
-        if wrong {
-            let now = if in_saga { " and being settled" } else { "" };
-            problem = problem.detail(format!("the order is {status}{now}"));
-        }
+        problem = problem.with("request_status", OrderStatus::from(status).as_str());
+    }
+    if let Some(detail) = detail {
+        problem = problem.detail(detail);
     }
     problem.renamed("target_broker_id", "executor_broker_id")
 }

@@ -69,6 +69,11 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for QueryOf<T> {
 
 fn parse<T: DeserializeOwned>(query: &str) -> Result<T, Problem> {
     let pairs = form_urlencoded::parse(query.as_bytes());
+    // No database keeps one in a text, so nothing has it.
+    let nul = pairs.clone().find(|(_, value)| value.contains('\0'));
+    if let Some((name, _)) = nul {
+        return Err(Problem::invalid(name, "has no character of number 0"));
+    }
     let mut unknown = Vec::new();
     let mut track = serde_path_to_error::Track::new();
     let query = serde_urlencoded::Deserializer::new(pairs);
@@ -118,6 +123,7 @@ mod tests {
         };
         let invalid = |field: &str, code| (Code::FieldsInvalid, field.to_owned(), code);
         assert_eq!(fault("limit=x"), invalid("limit", "value"));
+        assert_eq!(fault("status=a%00"), invalid("status", "value"));
         assert_eq!(fault("limit=-1"), invalid("limit", "value"));
         assert_eq!(fault("sort=asc"), invalid("sort", "unknown"));
         assert_eq!(fault("limit=1&limit=2"), invalid("limit", "duplicate"));

@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use super::guard::Allowed;
 use super::idempotency::IdempotencyKey;
-use super::json::StrictJson;
+use super::json::{StrictJson, needed_object};
 use super::money::{currency_named, exponent_of};
 use super::paging::{Page, PageRequest};
 use super::params::{PathOf, QueryOf};
@@ -54,6 +54,7 @@ struct CreateBody {
     #[schema(value_type = String, example = "IPPS")]
     channel: PspName,
     #[schema(value_type = Value, example = json!({ "type": "prompt_pay", "proxy": "0801234567" }))]
+    #[serde(deserialize_with = "needed_object")]
     receiver: Receiver,
     /// An account in one's own book that it is booked on as well: reserved at once, debited with
     /// amount and fee once it is paid, released where it is not.
@@ -296,6 +297,8 @@ impl From<PaymentError> for Problem {
             PaymentError::Reason(_) => Self::invalid("reason", detail),
             PaymentError::State { .. }
             | PaymentError::Incoming { .. }
+            | PaymentError::PaymentTaken { .. }
+            | PaymentError::SenderTaken { .. }
             | PaymentError::HasLeft { .. }
             | PaymentError::FundingRefused => Self::new(Code::Conflict).detail(detail),
             PaymentError::Book(error) => error.into(),

@@ -69,6 +69,7 @@ codes! {
     BrokerNotActive = "broker_not_active", CONFLICT, "The broker starts nothing new";
     DeadlinePassed = "deadline_passed", CONFLICT, "The deadline has passed";
     BooksRefused = "books_refused", CONFLICT, "A book refused it, and nothing was changed";
+    DisputeDecided = "dispute_decided", CONFLICT, "The dispute is decided";
     DebtShort = "debt_short", CONFLICT, "Too little of the debt is left to settle";
     CreditShort = "credit_short", CONFLICT, "The credit line has too little room";
     PickupRefused = "pickup_refused", UNPROCESSABLE_ENTITY, "It is another pickup code";

@@ -29,7 +29,7 @@ use crate::domain::words::words;
 use crate::route;
 use crate::services::auth::password::HashError;
 use crate::services::network::{
-    Actor, After, Answer, CommissionInput, CreateRequest, Filter, NetworkError, Shortage,
+    Actor, After, Answer, CommissionInput, CreateRequest, Filter, NetworkError, Said, Shortage,
 };
 
 pub fn routes() -> Routes {
@@ -203,7 +203,22 @@ pub(super) struct ConfirmBody {
 #[derive(Deserialize, Serialize, utoipa::ToSchema)]
 pub(super) struct DisputeBody {
     /// What is claimed, 1 to 4000 characters.
-    pub(super) claim: String,
+    claim: String,
+    /// At most 10 proofs, as of a `sent`.
+    #[schema(value_type = Vec<serde_json::Value>)]
+    #[serde(default, deserialize_with = "objects")]
+    proof: Vec<Proof>,
+}
+
+impl DisputeBody {
+    /// What is claimed, as the service takes it.
+    pub(super) fn said(self) -> Result<Said, Problem> {
+        bounded("claim", &self.claim, 4_000)?;
+        Ok(Said {
+            text: self.claim,
+            proofs: self.proof,
+        })
+    }
 }
 
 /// Propose a request to a broker, or to all.
@@ -386,7 +401,7 @@ async fn confirm(
     answered(&state, me.seat, answer).await
 }
 
-/// Take a sent request to an arbiter: it stands still until a decision.
+/// Take what was sent, or has completed not long ago, to an arbiter: it stands still until a decision.
 #[utoipa::path(post, path = "/v1/network/requests/{id}/dispute", tag = "network",
     operation_id = "request_dispute", params(("id" = String, Path)), request_body = DisputeBody,
     responses((status = 200, body = RequestView)))]
@@ -396,13 +411,10 @@ async fn dispute(
     PathOf(PlainRequest(id)): PathOf<PlainRequest>,
     StrictJson(body): StrictJson<DisputeBody>,
 ) -> Result<Response, Problem> {
-    bounded("claim", &body.claim, 4_000)?;
+    let said = body.said()?;
     let me_as = actor(&me.principal, me.seat);
-    let answer = state
-        .app
-        .network
-        .dispute_request(&me_as, id, &body.claim)
-        .await?;
+    let network = &state.app.network;
+    let answer = network.dispute_request(&me_as, id, said).await?;
     answered(&state, me.seat, answer).await
 }
 
@@ -489,10 +501,18 @@ impl Problem {
         let money = |minor: u64| format_minor(i128::from(minor), currency.exponent);
         let code = &currency.code;
         let (problem, available, more) = match shortage {
-            Shortage::Debts { available, .. } => (
+            Shortage::Debts {
+                available, spans, ..
+            } => (
                 Code::DebtShort,
                 available,
-                format!("{} {code} are.", money(available)),
+                if spans {
+                    let most = crate::domain::settlement::MAX_PARTS;
+                    let free = money(available);
+                    format!("one settlement spans {most} obligations, of which {free} {code} are.")
+                } else {
+                    format!("{} {code} are.", money(available))
+                },
             ),
             Shortage::Credit { limit, free, .. } => (
                 Code::CreditShort,
@@ -521,6 +541,7 @@ impl From<Refusal> for Problem {
             Refusal::ProofWithdrawn { status } => Self::new(Code::ProofWithdrawn)
                 .detail(detail)
                 .with("request_status", status.as_str()),
+            Refusal::Decided => Self::new(Code::DisputeDecided).detail(detail),
             Refusal::TooOften { .. } => Self::new(Code::TooOften).detail(detail),
             Refusal::DeadlinePassed => Self::new(Code::DeadlinePassed).detail(detail),
             Refusal::Invalid { field, rule } => Self::invalid(field, rule),

@@ -18,10 +18,14 @@ use super::state::AppState;
 use crate::domain::access::actions;
 use crate::domain::ids::BrokerId;
 use crate::domain::moment::Moment;
+use crate::domain::payment::incoming::IncomingStatus;
 use crate::domain::payment::outcome::Facts;
-use crate::domain::payment::{PspName, PspState};
+use crate::domain::payment::statement::LineStatus;
+use crate::domain::payment::{OutboxAction, PspName, PspState};
 use crate::route;
-use crate::services::payments::{Evidence, Finding, Intent, PspCallRow, PspTx, Verdict};
+use crate::services::payments::{
+    Evidence, Finding, Incoming, Intent, PspCallRow, PspTx, StatementLine, Stuck, Verdict,
+};
 
 pub fn routes() -> Routes {
     Routes::new()
@@ -29,6 +33,7 @@ pub fn routes() -> Routes {
         .with(route!(read))
         .with(route!(resolve))
         .with(route!(retry))
+        .with(route!(stuck))
 }
 
 #[derive(Deserialize, utoipa::IntoParams)]
@@ -108,8 +113,52 @@ struct EvidenceView {
     intent: Option<IntentView>,
     psp: PspView,
     events: Vec<IntentEventView>,
-    /// Every call to the provider and its answer, secrets masked.
+    /// The newest calls to the provider and their answers, secrets masked, in their order.
     calls: Vec<CallView>,
+    /// What the provider has said came in for it, by itself; amounts are in minor units.
+    incoming: Vec<CameInView>,
+    /// What the provider's statements say of it; amounts are in minor units.
+    statement: Vec<LineView>,
+}
+
+#[derive(Serialize, utoipa::ToSchema)]
+struct CameInView {
+    id: Uuid,
+    /// The provider's name for it.
+    payment_id: String,
+    currency_code: String,
+    amount_minor: u64,
+    paid_at: DateTime<Utc>,
+    /// `waiting`, `credited`, `suspense`, `unknown`, `assigned`
+    #[schema(value_type = String)]
+    status: IncomingStatus,
+}
+
+#[derive(Serialize, utoipa::ToSchema)]
+struct LineView {
+    uid: String,
+    /// Empty where the statement has none.
+    payment_id: String,
+    currency_code: String,
+    amount_minor: u64,
+    paid_at: DateTime<Utc>,
+    /// `paid`, `returned`
+    #[schema(value_type = String)]
+    status: LineStatus,
+}
+
+#[derive(Serialize, utoipa::ToSchema)]
+struct StuckView {
+    intent_id: Uuid,
+    /// What can't be done: `hold_pending`, `post_pending`, `void_pending`, `return_pending`
+    #[schema(value_type = String)]
+    action: OutboxAction,
+    /// What the last try came to.
+    #[schema(required)]
+    error: Option<String>,
+    created_at: DateTime<Utc>,
+    /// Since when nobody tries it any more.
+    stuck_since: DateTime<Utc>,
 }
 
 /// List the payments that wait for a person, the oldest first.
@@ -156,7 +205,8 @@ async fn read(
 
 /// Say what was found out at the provider: the money is posted or given back by that.
 ///
-/// The same verdict again changes nothing.
+/// The same verdict again changes nothing. A payment that another intent has is a 409; a top-up of
+/// which anything says that another amount came in is not `CONFIRMED`: a 422.
 #[utoipa::path(post, path = "/v1/admin/psp/reviews/{id}/resolve", tag = "admin",
     operation_id = "admin_review_resolve", params(("id" = String, Path)),
     request_body = ResolveBody, responses((status = 200, body = EvidenceView)))]
@@ -193,6 +243,31 @@ async fn retry(
     Ok(Json(history(&state, retried).await?))
 }
 
+/// List what is stuck of payments: what the ledger or a book has can't be, and nothing mends it by
+/// itself. The oldest come first.
+#[utoipa::path(get, path = "/v1/admin/psp/stuck", tag = "admin", operation_id = "admin_stuck_list",
+    params(ListQuery), responses((status = 200, body = Page<StuckView>)))]
+async fn stuck(
+    _me: Allowed<actions::AdminReviewList>,
+    State(state): State<AppState>,
+    QueryOf(query): QueryOf<ListQuery>,
+) -> Result<Json<Page<StuckView>>, Problem> {
+    let page = PageRequest::<(Moment, Uuid)>::read("stuck", query.limit, query.cursor.as_deref())?;
+    let after = page.after.map(|(at, id)| (at.at(), id));
+    let found = state.app.payments.stuck(after, page.fetch()).await?;
+    let place = |one: &Stuck| (one.created_at.into(), one.id);
+    let page = page.page_asking(found, place, async |one| {
+        Ok(StuckView {
+            intent_id: one.intent,
+            action: one.action,
+            error: one.error,
+            created_at: one.created_at,
+            stuck_since: one.updated_at,
+        })
+    });
+    Ok(Json(page.await?))
+}
+
 async fn shown(state: &AppState, intent: Option<Intent>) -> Result<Option<IntentView>, Problem> {
     match intent {
         Some(intent) => Ok(Some(view(state, intent).await?)),
@@ -212,6 +287,8 @@ async fn evidence(state: &AppState, found: Evidence) -> Result<EvidenceView, Pro
             .map(IntentEventView::from)
             .collect(),
         calls: found.calls.into_iter().map(CallView::from).collect(),
+        incoming: found.incoming.into_iter().map(CameInView::from).collect(),
+        statement: found.lines.into_iter().map(LineView::from).collect(),
     })
 }
 
@@ -227,6 +304,32 @@ impl From<PspTx> for PspView {
             last_error: psp.last_error,
             created_at: psp.created_at,
             updated_at: psp.updated_at,
+        }
+    }
+}
+
+impl From<Incoming> for CameInView {
+    fn from(one: Incoming) -> Self {
+        Self {
+            id: one.id,
+            payment_id: one.payment_id,
+            currency_code: one.currency.to_string(),
+            amount_minor: one.amount,
+            paid_at: one.paid_at,
+            status: one.status,
+        }
+    }
+}
+
+impl From<StatementLine> for LineView {
+    fn from(line: StatementLine) -> Self {
+        Self {
+            uid: line.uid,
+            payment_id: line.response_id,
+            currency_code: line.currency.to_string(),
+            amount_minor: line.amount,
+            paid_at: line.paid_at,
+            status: line.status,
         }
     }
 }

@@ -204,11 +204,33 @@ fn as_csv(view: &StatementView) -> Result<Vec<u8>, csv::Error> {
         .map_err(|error| csv::Error::from(error.into_error()))
 }
 
-/// Spreadsheets take what begins so for a formula.
+/// What spreadsheets take for a formula begins with one of these, also in full width.
+const FORMULA: [char; 12] = [
+    '=', '+', '-', '@', '\t', '\r', '\n', '＝', '＋', '－', '＠', '\u{2212}',
+];
+
 fn as_text(note: &str) -> String {
-    if note.starts_with(['=', '+', '-', '@', '\t', '\r', '\n']) {
+    if note.starts_with(FORMULA) {
         format!("'{note}")
     } else {
         note.to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_begins_like_a_formula_is_text() {
+        for first in [
+            "=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠", "−",
+        ] {
+            let note = format!("{first}1+1");
+            assert_eq!(as_text(&note), format!("'{note}"));
+        }
+        for note in ["", "rent", "a=b", "–1", "سلام"] {
+            assert_eq!(as_text(note), note);
+        }
     }
 }

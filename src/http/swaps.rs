@@ -111,6 +111,7 @@ async fn create(
         .map_err(|error: crate::domain::swap::RateError| {
             Problem::invalid("rate", error.to_string())
         })?;
+    let exponent = from.exponent;
     let input = SwapInput {
         sold_account: body.sold_account_id,
         bought_account: body.bought_account_id,
@@ -121,7 +122,8 @@ async fn create(
         note: body.note,
     };
     let (now, broker) = (state.clock.now(), me.seat.broker_id);
-    let swap = state.app.books.swap(broker, &intention, input, now).await?;
+    let swap = state.app.books.swap(broker, &intention, input, now).await;
+    let swap = swap.map_err(|error| error.in_major(exponent))?;
     Ok((StatusCode::CREATED, Json(view(&state, swap).await?)))
 }
 

@@ -108,6 +108,13 @@ async fn list(
     QueryOf(query): QueryOf<ListQuery>,
 ) -> Result<Json<Page<WalletView>>, Problem> {
     let page = PageRequest::<String>::read("wallets", query.limit, query.cursor.as_deref())?;
+    if page
+        .after
+        .as_ref()
+        .is_some_and(|after| after.contains('\0'))
+    {
+        return Err(Problem::invalid("cursor", "not a cursor of this list"));
+    }
     let payments = &state.app.payments;
     let found = payments
         .wallets(me.seat.broker_id, page.after.as_deref(), page.fetch())
@@ -118,6 +125,8 @@ async fn list(
 }
 
 /// Fund any broker's wallet from the network's own money, for a pilot.
+///
+/// A key is one funding, whoever of the platform's people sends it, and from the command line too.
 #[utoipa::path(post, path = "/v1/admin/wallets/fund", tag = "admin", operation_id = "admin_wallet_fund",
     params(("Idempotency-Key" = String, Header, description = "One per intended operation.")),
     request_body = FundBody, responses((status = 200, body = WalletView)))]
@@ -127,7 +136,6 @@ async fn fund(
     key: IdempotencyKey,
     StrictJson(body): StrictJson<FundBody>,
 ) -> Result<Json<WalletView>, Problem> {
-    let intention = key.intention(me.principal.sub(), &body);
     let name = named_wallet(&body.wallet)?;
     let currency = currency_named(&state, "currency_code", &body.currency_code).await?;
     if currency.code != *name.currency() {
@@ -138,7 +146,11 @@ async fn fund(
     }
     let amount = Amount::parse(&body.amount, &currency)
         .map_err(|error| Problem::invalid("amount", error.to_string()))?;
-    let funded = state.app.payments.fund(&name, amount, &intention).await?;
+    let funded = state
+        .app
+        .payments
+        .fund(&name, amount, key.as_str(), me.principal.sub())
+        .await?;
     Ok(Json(view(&state, funded).await?))
 }
 

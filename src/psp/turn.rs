@@ -5,7 +5,7 @@ use serde_json::{Number, Value};
 
 use super::PspTask;
 use super::client::{CallError, Reply};
-use crate::domain::money::format_minor;
+use crate::domain::money::{CurrencyCode, format_minor};
 use crate::domain::payment::PspState;
 use crate::domain::payment::outcome::{
     ErrorClass, Facts, PAID_ANOTHER_AMOUNT, Progress, PspOutcome,
@@ -141,14 +141,18 @@ pub(super) fn unknown(deduplicates: bool, facts: Facts) -> PspOutcome {
 
 /// Paid, where the provider says that of this payment and not of another sum.
 pub(super) fn paid(task: &PspTask, said: &Said, facts: Facts) -> PspOutcome {
-    let amount = said.amount.as_deref().map(plain);
-    let wanted = amount_of(task);
-    if amount.as_deref() != Some(plain(&wanted).as_str())
-        || said.currency.as_deref() != Some(task.currency.as_str())
-    {
-        return review(PAID_ANOTHER_AMOUNT, facts);
+    if is_sum(task.amount, task.exponent, &task.currency, said) {
+        PspOutcome::Confirmed { facts }
+    } else {
+        review(PAID_ANOTHER_AMOUNT, facts)
     }
-    PspOutcome::Confirmed { facts }
+}
+
+/// Whether a provider says an amount, in minor units, and its currency.
+pub(super) fn is_sum(amount: u64, exponent: u8, currency: &CurrencyCode, said: &Said) -> bool {
+    let wanted = plain(&format_minor(amount.into(), exponent));
+    said.amount.as_deref().map(plain) == Some(wanted)
+        && said.currency.as_deref() == Some(currency.as_str())
 }
 
 /// What a provider says was paid.

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::client::{CallError, Client, Endpoint, EndpointError, Reply, Request, text_at};
 use super::turn::{self, Codes, Said};
-use super::{CallRecord, Driver, PspTask, SentBack, Turn};
+use super::{CallRecord, Driver, Made, PspTask, SentBack, Turn, Word};
 use crate::domain::money::CurrencyCode;
 use crate::domain::payment::outcome::{ErrorClass, Facts, PspOutcome};
 use crate::domain::payment::receiver::Receiver;
@@ -110,6 +110,20 @@ pub enum TransferState {
     Refunded,
 }
 
+/// What was heard of a transfer that was confirmed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Bounce {
+    In(TransferState),
+    /// WISE says that there is none, or none among the newest.
+    NotFound,
+    /// A state that says nothing to us.
+    NotUnderstood(String),
+    /// It has the uid or the amount of another payment.
+    Anothers(String),
+    /// There was no answer, or an error's.
+    Silent(String),
+}
+
 impl TransferState {
     /// Reads a state of the API; `None` for one that says nothing to us.
     #[must_use]
@@ -148,30 +162,52 @@ impl Wise {
         })
     }
 
-    /// The state of a transfer that was confirmed, which may bounce weeks later; `None` where it
-    /// can't be had or says nothing to us. It is known by the confirmed facts' `response_id`, and
-    /// where a person has confirmed it without one, by the uid that it was asked for under.
-    pub async fn bounce(
-        &self,
-        uid: Option<&str>,
-        transfer: Option<&str>,
-    ) -> (Option<TransferState>, Vec<CallRecord>) {
+    /// The state of a transfer that was confirmed, which may bounce weeks later. It is known by the
+    /// confirmed facts' `response_id`, and where a person has confirmed it without one, by the uid
+    /// that it was asked for under. A transfer counts only where it has the payment's uid and
+    /// amount: a person may have named another's.
+    pub async fn bounce(&self, made: &Made<'_>) -> (Bounce, Vec<CallRecord>) {
         let mut calls = Vec::new();
-        let transfer = match (transfer, uid) {
-            (Some(transfer), _) => Some(transfer.to_owned()),
-            (None, Some(uid)) => {
-                let listed = self.listed(uid, &mut calls).await.ok().flatten();
-                listed.as_ref().and_then(id_of)
-            }
-            (None, None) => None,
+        let state = self.bounced(made, &mut calls).await;
+        (state, calls)
+    }
+
+    async fn bounced(&self, made: &Made<'_>, calls: &mut Vec<CallRecord>) -> Bounce {
+        let transfer = match &made.facts.response_id {
+            Some(transfer) => transfer.clone(),
+            None => match self.listed(made.uid, calls).await {
+                Ok(Some(listed)) => match id_of(&listed) {
+                    Some(transfer) => transfer,
+                    None => return Bounce::NotFound,
+                },
+                Ok(None) => return Bounce::NotFound,
+                Err(NotListed::Call(error)) => return Bounce::Silent(error.to_string()),
+                Err(NotListed::Code(code)) => return Bounce::Silent(CODES.of(&code).1),
+            },
         };
-        let Some(transfer) = transfer else {
-            return (None, calls);
+        let reply = match self.transfer(&transfer, Some(made.uid), calls).await {
+            Ok(reply) => reply,
+            Err(error) => return Bounce::Silent(error.to_string()),
         };
-        let answer = self.transfer(&transfer, uid, &mut calls).await;
-        let reply = answer.ok().filter(Reply::is_success);
-        let state = reply.and_then(|reply| reply.text("/status"));
-        (state.as_deref().and_then(TransferState::parse), calls)
+        if !reply.is_success() {
+            return match turn::code_of(&reply, &CODE_AT).as_str() {
+                UNKNOWN_TRANSFER => Bounce::NotFound,
+                code => Bounce::Silent(CODES.of(code).1),
+            };
+        }
+        if reply.text("/customerTransactionId").as_deref() != Some(made.uid) {
+            return Bounce::Anothers(format!("transfer {transfer} is of another payment"));
+        }
+        if !turn::is_sum(
+            made.amount,
+            made.exponent,
+            made.currency,
+            &said(&reply.body),
+        ) {
+            return Bounce::Anothers(format!("transfer {transfer} is of another amount"));
+        }
+        let status = reply.text("/status").unwrap_or_default();
+        TransferState::parse(&status).map_or(Bounce::NotUnderstood(status), Bounce::In)
     }
 
     async fn look_up(&self, task: &PspTask, calls: &mut Vec<CallRecord>) -> PspOutcome {
@@ -349,6 +385,9 @@ impl Wise {
                 lease: None,
             };
             let reply = self.client.call(request, calls).await;
+            if let Some(call) = calls.last_mut() {
+                keep_own(call, uid);
+            }
             let reply = reply.map_err(NotListed::Call)?;
             let list = reply.body.as_array().filter(|_| reply.is_success());
             let list = list.ok_or_else(|| NotListed::Code(turn::code_of(&reply, &CODE_AT)))?;
@@ -440,11 +479,20 @@ impl Driver for Wise {
         ]
     }
 
-    fn sent_back<'a>(&'a self, uid: Option<&'a str>, facts: &'a Facts) -> BoxFuture<'a, SentBack> {
+    fn sent_back<'a>(&'a self, made: &'a Made<'a>) -> BoxFuture<'a, SentBack> {
         Box::pin(async move {
-            let (state, calls) = self.bounce(uid, facts.response_id.as_deref()).await;
-            let is = state.is_some_and(TransferState::is_returned);
-            SentBack { is, calls }
+            let (bounce, calls) = self.bounce(made).await;
+            let word = match bounce {
+                Bounce::In(state) if state.is_returned() => Word::SentBack,
+                Bounce::In(_) => Word::AsItWas,
+                Bounce::NotFound => Word::Nothing("transfer_not_found".to_owned()),
+                Bounce::NotUnderstood(status) => {
+                    Word::Nothing(format!("state_not_understood: {status}"))
+                }
+                Bounce::Anothers(why) => Word::Anothers(why),
+                Bounce::Silent(why) => Word::Silent(why),
+            };
+            SentBack { word, calls }
         })
     }
 }
@@ -468,18 +516,31 @@ fn told(task: &PspTask, transfer: &Value, facts: Facts) -> Told {
     Told::Outcome(match TransferState::parse(&status) {
         Some(TransferState::Waiting) => return Told::Waiting,
         Some(TransferState::UnderWay) => turn::in_doubt("on_its_way", facts),
-        Some(TransferState::Sent) => {
-            let said = Said {
-                amount: text_at(transfer, "/targetValue"),
-                currency: text_at(transfer, "/targetCurrency"),
-            };
-            turn::paid(task, &said, facts)
-        }
+        Some(TransferState::Sent) => turn::paid(task, &said(transfer), facts),
         // It may be sent out again before it is cancelled.
         Some(TransferState::Bounced) => turn::in_doubt("bounced", facts),
         Some(TransferState::Cancelled | TransferState::Refunded) => turn::failed(status, facts),
         None => turn::in_doubt(format!("state_not_understood: {status}"), facts),
     })
+}
+
+/// Of a list of transfers a call keeps the one that it was made for, and how many others there were.
+fn keep_own(call: &mut CallRecord, uid: &str) {
+    let Some(Value::Array(list)) = &mut call.response else {
+        return;
+    };
+    let all = list.len();
+    list.retain(|transfer| transfer["customerTransactionId"].as_str() == Some(uid));
+    let others = all - list.len();
+    call.response = Some(json!({ "transfers": std::mem::take(list), "others": others }));
+}
+
+/// What a transfer pays its receiver.
+fn said(transfer: &Value) -> Said {
+    Said {
+        amount: text_at(transfer, "/targetValue"),
+        currency: text_at(transfer, "/targetCurrency"),
+    }
 }
 
 /// The id of what was made, or the code of the error.

@@ -27,7 +27,7 @@ use crate::domain::account::{AccountRef, HousePurpose, OwnerKind};
 use crate::domain::book::{AccountState, Job, JobOutcome};
 use crate::domain::chain::Head;
 use crate::domain::ids::{AccountId, BrokerId};
-use crate::domain::money::CurrencyCode;
+use crate::domain::money::{CurrencyCode, reason_in_major};
 use crate::domain::pause::Hindrance;
 use crate::stores::StoreError;
 use crate::stores::book::{self, AccountRow, Closed, Opened};
@@ -74,6 +74,19 @@ pub enum BooksError {
     /// The task that did the work has panicked: a repeat finds what it did.
     #[error("the work was broken off")]
     BrokenOff,
+}
+
+impl BooksError {
+    /// With the amounts of a refusal in major units of a currency with `exponent` decimals.
+    #[must_use]
+    pub fn in_major(self, exponent: u8) -> Self {
+        match self {
+            Self::Refused { reason } => Self::Refused {
+                reason: reason_in_major(reason, exponent),
+            },
+            other => other,
+        }
+    }
 }
 
 /// An account that is to be.

@@ -11,7 +11,7 @@ use crate::runtime::{BrokeOff, Clock};
 use crate::stores::StoreError;
 use crate::stores::master::feed::{self, NewEvent};
 use crate::stores::master::settlements::Debts;
-use crate::stores::master::{self, brokers, credit_lines};
+use crate::stores::master::{self, brokers, credit_lines, standing};
 use crate::stores::pool::Pool;
 
 pub use crate::stores::master::credit_lines::CreditLine;
@@ -76,12 +76,7 @@ impl CreditLineService {
         let of = debts.clone();
         let task = tokio::spawn(async move { this.write(&of, limit, &by, now).await });
         task.await.map_err(|_| BrokeOff)??;
-        let lines = self.of_broker(creditor.broker).await?;
-        Ok(lines.into_iter().find(|line| {
-            line.creditor == debts.creditor
-                && line.debtor == debts.debtor
-                && line.currency_code == debts.currency.as_str()
-        }))
+        Ok(credit_lines::get(&self.master, &debts).await?)
     }
 
     async fn write(
@@ -92,6 +87,8 @@ impl CreditLineService {
         now: DateTime<Utc>,
     ) -> Result<(), CreditLineError> {
         let mut tx = master::begin(&self.master).await?;
+        // Acceptances that have looked for a line, and found another, look again.
+        standing::turn(&mut tx).await?;
         credit_lines::set(&mut tx, debts, limit, by, now).await?;
         let told = [debts.creditor, debts.debtor].map(|broker| NewEvent {
             broker,

@@ -6,17 +6,21 @@
 //! none open and interrupts nothing.
 
 mod create;
+mod disputes;
 mod error;
 mod orders;
 mod persist;
 mod read;
 
+pub use crate::stores::master::disputes::{Dispute, Filter as DisputeFilter};
 pub use crate::stores::master::requests::{After, Filter};
 pub use create::{CommissionInput, CreateRequest};
+pub use disputes::{Evidence, Judgment, Said};
 pub use error::{FieldError, NetworkError, Shortage};
 use persist::{Outcome, Takes};
 
-use std::sync::Arc;
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
@@ -28,9 +32,11 @@ use super::lanes::Lanes;
 use super::saga::{SagaEngine, Systems, Waited};
 use crate::domain::account::{AccountRef, OwnerKind};
 use crate::domain::ids::{AccountId, BrokerId, RequestId};
-use crate::domain::money::{Amount, Currency};
+use crate::domain::money::{Amount, Currency, reason_in_major};
 use crate::domain::proof::{self, Proof};
-use crate::domain::request::{Acceptance, Decision, Past, Refusal, Request, RequestStatus};
+use crate::domain::request::{
+    Acceptance, Decision, DisputeRules, Past, Refusal, Request, RequestStatus,
+};
 use crate::domain::saga::SagaKind;
 use crate::domain::terms::{DefaultTerms, Party};
 use crate::stores::book;
@@ -58,6 +64,7 @@ pub struct NetworkRules {
     /// How long a client waits for its saga before it is told that it runs.
     pub wait: Duration,
     pub default_terms: DefaultTerms,
+    pub disputes: DisputeRules,
 }
 
 /// A request after a transition.
@@ -82,6 +89,8 @@ struct Inner {
     rules: NetworkRules,
     /// Makes and compares the codes of payouts.
     codes: Passwords,
+    /// Payouts whose codes are being made anew.
+    renewing: Arc<Mutex<HashSet<RequestId>>>,
     recordings: Lanes<(), persist::Recording, persist::Recorded>,
 }
 
@@ -96,6 +105,7 @@ impl NetworkService {
     ) -> Self {
         Self(Arc::new(Inner {
             codes,
+            renewing: Arc::default(),
             recordings: persist::lanes(&systems, &engine),
             systems,
             currencies,
@@ -276,21 +286,6 @@ impl NetworkService {
         self.transition(actor, request, decide).await
     }
 
-    /// # Errors
-    /// See [`NetworkError`].
-    pub async fn dispute_request(
-        &self,
-        actor: &Actor,
-        id: RequestId,
-        claim: &str,
-    ) -> Result<Answer, NetworkError> {
-        let request = self.load_with_past(id).await?;
-        self.transition(actor, request, |request, _, now| {
-            request.dispute(actor.broker, claim, now)
-        })
-        .await
-    }
-
     /// Expires requests whose deadline has passed, at most `limit`. Gives how many. One that
     /// can't be expired, for whatever reason, holds up no other: the next is taken in its place.
     ///
@@ -423,10 +418,13 @@ impl NetworkService {
             });
         }
         match self.refusal_of(actor, &request, saga_id).await? {
-            Some(reason) => Err(NetworkError::SagaRefused {
-                status: request.status,
-                reason,
-            }),
+            Some(reason) => {
+                let exponent = self.currency(&request).await?.exponent;
+                Err(NetworkError::SagaRefused {
+                    status: request.status,
+                    reason: reason_in_major(reason, exponent),
+                })
+            }
             None => Ok(Answer {
                 request,
                 running: None,
@@ -467,8 +465,13 @@ impl NetworkService {
 
     /// As [`Self::load`], for a transition.
     async fn load_with_past(&self, id: RequestId) -> Result<Request, NetworkError> {
+        self.load_for(id, false).await
+    }
+
+    /// With its past where the transition asks for more than its status tells.
+    async fn load_for(&self, id: RequestId, whole: bool) -> Result<Request, NetworkError> {
         let mut request = self.load(id).await?;
-        if request.has_past() {
+        if whole || request.has_past() {
             let events = Box::pin(requests::events(self.master(), id)).await?;
             let events = events.iter().map(|(event, _)| event);
             // Events that came after it was read go with a later version, which is decided anew.

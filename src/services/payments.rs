@@ -37,11 +37,13 @@ pub use turns::{PickedUp, PspEngine};
 pub use wake::Wake;
 pub use wallets::{NewWallet, WalletBalance, wallet_name};
 
+pub use crate::domain::payment::statement::Line as StatementLine;
 pub use crate::psp::qp::callback::CallbackError;
 pub use crate::stores::pm::calls::PspCallRow;
 pub use crate::stores::pm::events::IntentEventRow;
 pub use crate::stores::pm::incoming::Incoming;
 pub use crate::stores::pm::intents::{Filter as IntentFilter, Intent};
+pub use crate::stores::pm::outbox::Stuck;
 pub use crate::stores::pm::queue::PspTx;
 pub use crate::stores::pm::wallets::Wallet;
 
@@ -88,6 +90,11 @@ pub enum PaymentError {
     NoSuchIncoming,
     #[error("the payment is {status}: only what nobody has is given to somebody, and once")]
     Incoming { status: IncomingStatus },
+    /// A provider's payment is one intent's.
+    #[error("intent {intent} has this payment")]
+    PaymentTaken { intent: Uuid },
+    #[error("ipps_wallet_id {id} is taken: another broker's wallet has it")]
+    SenderTaken { id: String },
     #[error("this Idempotency-Key was used for another request")]
     KeyReused,
     #[error(transparent)]
@@ -147,6 +154,8 @@ pub struct PaymentRules {
     pub batch: u32,
     /// How long a payment may go on before admins are told.
     pub patience: TimeDelta,
+    /// How long calls of payments that are over are kept.
+    pub calls_kept: TimeDelta,
 }
 
 impl Default for PaymentRules {
@@ -166,6 +175,7 @@ impl Default for PaymentRules {
             },
             batch: 10,
             patience: reminders::PATIENCE,
+            calls_kept: TimeDelta::days(400),
         }
     }
 }

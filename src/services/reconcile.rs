@@ -5,15 +5,18 @@
 //! | 1 | a completed request has exactly the effects of its terms, once; any other has none that count; its row is what its events say; nothing stands without its request |
 //! | 2 | every chain verifies from genesis to head; balances are their entries; reservations are the open promises |
 //! | 3 | claims less debts of active obligations are the broker's position in the ledger, sagas in flight counted in |
-//! | 5 | an intent, its row at the provider and its transfers in the ledger say the same; what providers' statements say that were taken in is what we say |
+//! | 5 | an intent, its row at the provider and its transfers in the ledger say the same, to the amount and both accounts; so do payments that came in, and the sums of the network's own accounts; nothing stands without its intent; what providers' statements say that were taken in is what we say |
 //! | 7 | no database holds a row of a book that is not placed there |
 //!
 //! It runs beside the working product. What is read of several systems is not of one moment, so
 //! whatever seems wrong is looked at again; only what stays wrong is a break.
 
 mod books;
+mod came_in;
 mod evidence;
 mod isolation;
+mod netting;
+mod passed;
 mod payments;
 mod positions;
 mod requests;
@@ -153,6 +156,11 @@ impl Reconcile {
         progress: &(dyn Fn(Progress) + Sync),
     ) -> Result<InvariantReport, ReconcileError> {
         let mut report = self.payments(progress).await?;
+        self.payment_strays(&mut report).await?;
+        self.passed(&mut report).await?;
+        let came_in = self.came_in(progress).await?;
+        report.checked += came_in.checked;
+        report.absorb(came_in);
         let statements = self.statements(progress).await?;
         report.checked += statements.checked;
         report.absorb(statements);

@@ -7,6 +7,7 @@ pub mod brokers;
 pub mod cities;
 pub mod credit_lines;
 pub mod currencies;
+pub mod disputes;
 pub mod domains;
 pub mod exits;
 pub mod feed;

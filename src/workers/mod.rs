@@ -2,6 +2,7 @@
 //! while there is more; a fault waits for the next waking.
 
 mod access;
+mod disputes;
 mod expiry;
 mod gauges;
 mod moves;
@@ -44,6 +45,11 @@ pub fn start(app: &App, config: &Config, shutdown: &CancellationToken) -> JoinSe
     workers.spawn(turn("netting", poll, shutdown.clone(), move || {
         let app = rounds.clone();
         async move { netting::go_on(&app).await }
+    }));
+    let disputed = app.clone();
+    workers.spawn(turn("disputes", poll, shutdown.clone(), move || {
+        let app = disputed.clone();
+        async move { disputes::go_on(&app).await }
     }));
     let feeds = app.clone();
     workers.spawn(turn("sequencer", poll, shutdown.clone(), move || {

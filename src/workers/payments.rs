@@ -58,6 +58,16 @@ pub(super) fn start(
             async move { remind(&engine).await }
         },
     ));
+    let forgetting = engine.clone();
+    workers.spawn(turn(
+        "old calls",
+        FORGET_PERIOD,
+        shutdown.clone(),
+        move || {
+            let engine = forgetting.clone();
+            async move { forget(&engine).await }
+        },
+    ));
     for psp in engine.providers() {
         if engine.is_watched(psp) {
             let engine = engine.clone();
@@ -93,6 +103,10 @@ pub(super) fn start(
 const REMIND_PERIOD: Duration = Duration::from_secs(30);
 /// Reviews that are told of again, the oldest first.
 const REMINDED: u32 = 100;
+/// Old calls are looked for.
+const FORGET_PERIOD: Duration = Duration::from_mins(10);
+/// Deleted at once.
+const FORGOTTEN: u32 = 1_000;
 /// What comes back has been on its way for days.
 const WATCH_PERIOD: Duration = Duration::from_secs(15);
 /// Before accounts that could not be made are tried again.
@@ -119,6 +133,11 @@ async fn seed(payments: &PaymentService, stopping: &CancellationToken) {
 async fn remind(engine: &PspEngine) -> Served {
     engine.remind(REMINDED).await?;
     Ok(Found::Idle)
+}
+
+async fn forget(engine: &PspEngine) -> Served {
+    let forgotten = engine.forget(FORGOTTEN).await?;
+    Ok(found(forgotten, FORGOTTEN))
 }
 
 async fn take_in(outbox: &PaymentOutbox, batch: u32) -> Served {

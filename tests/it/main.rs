@@ -10,6 +10,7 @@ mod book_files;
 mod books;
 mod cli;
 mod debts;
+mod disputes;
 mod expand;
 mod feed;
 mod harness;

@@ -1,7 +1,7 @@
 //! What the workers ask again and again reads an index, however much history there is.
 
 use chrono::Utc;
-use settlenet::domain::ids::ObligationId;
+use settlenet::domain::ids::{ObligationId, RequestId};
 use settlenet::domain::obligation::ObligationStatus;
 use settlenet::stores::book::partners;
 use settlenet::stores::master::obligations::Filter;
@@ -237,6 +237,54 @@ async fn moves_that_are_due_are_found_by_an_index() {
     }
 }
 
+/// Of open orders a broker reads those of the cities that it serves, and of its own a page.
+#[tokio::test(flavor = "multi_thread")]
+async fn open_orders_are_found_by_their_city() {
+    let databases = Databases::new().await;
+    migrate(databases.master_url(), Kind::Master).await.unwrap();
+    let pool = MySqlPool::connect(databases.master_url().expose())
+        .await
+        .unwrap();
+    let fill = format!(
+        "INSERT INTO network_request (request_id, author_broker_id, broadcast, type, status, version,
+             currency_code, amount, method, city_code, terms, event_seq, event_hash, created_at,
+             updated_at, is_order)
+         SELECT seq, 1 + seq % 1000, 1, 'collect', 'pending', 1, 'USD', 1, 'cash',
+             CONCAT('C', seq % 500), '{{}}', 1, REPEAT('x', 32), NOW(6), NOW(6), 1
+         FROM seq_1_to_{HISTORY}"
+    );
+    for sql in [fill.as_str(), "ANALYZE TABLE network_request"] {
+        sqlx::raw_sql(AssertSqlSafe(sql))
+            .execute(&pool)
+            .await
+            .unwrap();
+    }
+    let cities = ["C7", "C8"].map(str::to_owned);
+    let filter = requests::Filter {
+        orders: true,
+        ..requests::Filter::default()
+    };
+    let mut query = requests::newest("EXPLAIN ", (7, &cities), filter, None, 51);
+    let rows: Vec<MySqlRow> = query.build().fetch_all(&pool).await.unwrap();
+    let read: Vec<i64> = rows
+        .iter()
+        .filter(|row| {
+            let table: Option<String> = row.get("table");
+            table.as_deref() == Some("network_request")
+        })
+        .map(|row| {
+            let read: Option<String> = row.get("rows");
+            read.map_or(0, |read| read.trim().parse().unwrap())
+        })
+        .collect();
+    // What it made, what was made to it, a range for each city, and the rows of the page.
+    assert_eq!(read.len(), 5, "{read:?}");
+    assert!(
+        read.iter().all(|rows| *rows < i64::from(HISTORY) / 20),
+        "{read:?}"
+    );
+}
+
 /// What a settlement locks and what a credit line has used of a pair are ranges of that pair, whatever
 /// else there is.
 #[tokio::test(flavor = "multi_thread")]
@@ -259,7 +307,10 @@ async fn a_pairs_debts_are_found_by_an_index() {
          SELECT seq, 1, 0, 'send', 'accepted', 1, 'USD', 1, 'cash', '{}', 1, REPEAT('x', 32), NOW(6),
              NOW(6), 1, 2 + seq % 500, 1
          FROM seq_1_to_HISTORY",
-        "ANALYZE TABLE obligation, network_request",
+        "INSERT INTO credit_line (creditor_broker_id, debtor_broker_id, currency_code, limit_amount,
+             set_by, created_at, updated_at)
+         SELECT 1, 1 + seq, 'USD', 1, 'x', NOW(6), NOW(6) FROM seq_1_to_HISTORY",
+        "ANALYZE TABLE obligation, network_request, credit_line",
     ] {
         let fill = fill.replace("HISTORY", &HISTORY.to_string());
         sqlx::raw_sql(AssertSqlSafe(fill)).execute(&pool).await.unwrap();
@@ -274,6 +325,11 @@ async fn a_pairs_debts_are_found_by_an_index() {
             used,
             &["obligation_pair", "request_credit"],
         ),
+        (
+            credit_lines::ONE,
+            pair.to_vec(),
+            &["PRIMARY", "obligation_pair", "request_credit"],
+        ),
     ] {
         let found = plan(&pool, sql, &values).await;
         assert_eq!(found.len(), keys.len(), "{sql} {found:?}");
@@ -281,6 +337,74 @@ async fn a_pairs_debts_are_found_by_an_index() {
             let key = key.unwrap_or_default();
             assert!(keys.contains(&key.as_str()), "{table}: {key}");
             assert!(rows < i64::from(HISTORY) / 100, "{table}: {rows} rows");
+        }
+    }
+}
+
+/// A page of a broker's requests and orders reads a page of each range, whatever else is open.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_page_of_requests_and_orders_is_read_by_indexes() {
+    let databases = Databases::new().await;
+    migrate(databases.master_url(), Kind::Master).await.unwrap();
+    let pool = MySqlPool::connect(databases.master_url().expose())
+        .await
+        .unwrap();
+    for fill in [
+        "INSERT INTO network_request (request_id, author_broker_id, target_broker_id, broadcast, type,
+             status, version, currency_code, amount, method, city_code, terms, event_seq, event_hash,
+             created_at, updated_at, is_order)
+         SELECT seq, 2 + seq % 10, IF(seq % 2 = 0, NULL, 1), seq % 2 = 0, 'send', 'pending', 1, 'USD',
+             1, 'cash', CONCAT('C', seq % 50 DIV 5), '{}', 1, REPEAT('x', 32),
+             NOW(6) + INTERVAL seq SECOND, NOW(6), seq % 3 > 0
+         FROM seq_1_to_HISTORY",
+        "ANALYZE TABLE network_request",
+    ] {
+        let fill = fill.replace("HISTORY", &HISTORY.to_string());
+        sqlx::raw_sql(AssertSqlSafe(fill))
+            .execute(&pool)
+            .await
+            .unwrap();
+    }
+    let cities = ["C1", "C2", "C7"].map(str::to_owned);
+    let middle = requests::After {
+        created_at: Utc::now() + chrono::Duration::seconds(i64::from(HISTORY) / 2),
+        id: RequestId::from_bits(9),
+    };
+    let own = ["request_author_orders", "request_target_orders"];
+    for (orders, open) in [
+        (false, &["request_open"][..]),
+        (true, &["request_open_orders"; 3]),
+    ] {
+        for after in [None, Some(middle)] {
+            let filter = requests::Filter {
+                orders,
+                ..requests::Filter::default()
+            };
+            let mut query = requests::newest("EXPLAIN ", (1, &cities), filter, after, 51);
+            let rows: Vec<MySqlRow> = query.build().fetch_all(&pool).await.unwrap();
+            let rows = rows.iter().filter(|row| {
+                row.get::<Option<String>, _>("table").as_deref() == Some("network_request")
+            });
+            let (whole, ranges): (Vec<&MySqlRow>, Vec<&MySqlRow>) =
+                rows.partition(|row| row.get::<String, _>("select_type") == "PRIMARY");
+            let key = |row: &&MySqlRow| row.get::<Option<String>, _>("key");
+            let keys: Vec<Option<String>> = ranges.iter().map(key).collect();
+            let expected = own.iter().chain(open);
+            let expected: Vec<_> = expected.map(|key| Some((*key).to_owned())).collect();
+            assert_eq!(keys, expected, "{orders} {after:?}");
+            for row in ranges {
+                // The merge of the ranges is sorted; none of them is.
+                let extra: Option<String> = row.get("Extra");
+                let extra = extra.unwrap_or_default();
+                assert!(!extra.contains("filesort"), "{orders} {after:?}: {extra}");
+            }
+            let whole: Vec<Option<String>> = whole.iter().map(key).collect();
+            assert_eq!(whole, [Some("PRIMARY".to_owned())]);
+            let mut query = requests::newest("", (1, &cities), filter, after, 51);
+            let page: Vec<MySqlRow> = query.build().fetch_all(&pool).await.unwrap();
+            assert_eq!(page.len(), 51);
+            let ids: Vec<u64> = page.iter().map(|row| row.get("request_id")).collect();
+            assert!(ids.windows(2).all(|two| two[0] > two[1]), "{ids:?}");
         }
     }
 }

@@ -5,8 +5,10 @@ use std::sync::Arc;
 use settlenet::domain::account::{OwnerKind, Side};
 use settlenet::domain::ids::BrokerId;
 use settlenet::domain::money::Amount;
+use settlenet::domain::netting_proposal::Act;
 use settlenet::domain::request::{RequestKind, RequestStatus};
 use settlenet::services::books::{BooksService, EntryInput, NewAccount, OwnEntryKind};
+use settlenet::services::netting::NewProposal;
 use settlenet::services::network::{CommissionInput, CreateRequest};
 use settlenet::services::reconcile::{Reconcile, Report};
 use settlenet::stores::pool::{Pool, PoolBounds};
@@ -14,6 +16,7 @@ use sqlx::AssertSqlSafe;
 
 use crate::harness::{World, start};
 use crate::saga::Shape;
+use crate::saga::shapes::owing;
 
 fn reconcile(world: &World) -> Reconcile {
     let currencies = Arc::clone(&world.app.currencies);
@@ -133,7 +136,7 @@ async fn busy_world() -> World {
         .unwrap();
     let id = world.sent(world.delta, world.alpha).await;
     network
-        .dispute_request(&World::actor(world.alpha), id, "nothing came")
+        .dispute_request(&World::actor(world.alpha), id, World::said("nothing came"))
         .await
         .unwrap();
     world
@@ -376,6 +379,65 @@ async fn what_does_not_follow_from_repayments_is_found() {
         run(&master, back).await;
         assert_eq!(of_requests(&world).await, [] as [String; 0], "{there}");
     }
+}
+
+/// What was netted has a proposal that was applied, and is just what that says.
+#[tokio::test(flavor = "multi_thread")]
+async fn netting_that_nobody_has_agreed_to_is_found() {
+    let world = World::new().await;
+    let master = world.app.systems.master.clone();
+    let there = owing(&world, world.alpha, world.beta).await;
+    let back = owing(&world, world.beta, world.alpha).await;
+    let new = NewProposal {
+        counterparty: world.beta,
+        currency_code: world.currency.to_string(),
+        amount: Some("10.00".to_owned()),
+        expires_at: None,
+    };
+    let (netting, alpha) = (&world.app.netting, World::actor(world.alpha));
+    let proposed = netting.propose_to(&alpha, World::intention(), new).await;
+    let (id, beta) = (proposed.unwrap().id, World::actor(world.beta));
+    netting.act_on(&beta, id, Act::Approve).await.unwrap();
+    assert!(report(&world).await.is_clean());
+
+    for (sql, undo, words) in [
+        (
+            "UPDATE netting_proposal SET netted = netted + 1",
+            "UPDATE netting_proposal SET netted = netted - 1",
+            "of each side",
+        ),
+        (
+            "UPDATE netting_proposal SET status = 'declined'",
+            "UPDATE netting_proposal SET status = 'applied'",
+            "was not applied",
+        ),
+    ] {
+        run(&master, sql.to_owned()).await;
+        let found = of_requests(&world).await;
+        assert!(
+            found.len() == 1 && found[0].contains(words),
+            "{sql}: {found:?}"
+        );
+        run(&master, undo.to_owned()).await;
+    }
+    for obligation in [there, back] {
+        let id = obligation.bits();
+        let forged = format!(
+            "INSERT INTO obligation_settlement VALUES
+             ('NP-ffffffffffff', {id}, 500, 500, 'settled', NOW(6), NOW(6))"
+        );
+        run(&master, forged).await;
+        let lower = format!(
+            "UPDATE obligation SET remaining_amount = remaining_amount - 500
+             WHERE obligation_id = {id}"
+        );
+        run(&master, lower).await;
+    }
+    let found = of_requests(&world).await;
+    assert!(
+        found.len() == 1 && found[0].starts_with("NP-ffffffffffff: has settled debts"),
+        "{found:?}"
+    );
 }
 
 /// The breaks of invariant 1 alone.

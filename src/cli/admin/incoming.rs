@@ -78,7 +78,7 @@ fn shown(one: &Incoming) -> Shown {
     }
 }
 
-fn view(one: &Incoming) -> serde_json::Value {
+pub(super) fn view(one: &Incoming) -> serde_json::Value {
     json!({
         "id": one.id,
         "psp_name": one.psp,
@@ -90,6 +90,8 @@ fn view(one: &Incoming) -> serde_json::Value {
         "status": one.status,
         "wallet": one.wallet.as_ref().map(ToString::to_string),
         "reason": one.reason,
+        "disputed_at": one.disputed_at,
+        "last_error": one.last_error,
         "paid_at": one.paid_at,
         "received_at": one.received_at,
     })

@@ -2,18 +2,18 @@ use clap::Subcommand;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
+use super::incoming;
 use super::pause::operator;
-use super::{Failure, Shown, no_such};
+use super::{Failure, Shown, no_such, usage};
 use crate::app::App;
 use crate::cli::table::{facts, table};
 use crate::config::Config;
-use crate::domain::canonical::Hash;
+use crate::domain::idempotency::{KEY_MAX, is_key};
 use crate::domain::ledger::AccountName;
 use crate::domain::money::{Amount, format_minor};
 use crate::runtime::{Clock, Entropy};
-use crate::services::Intention;
 use crate::services::payments::{
-    Evidence, Finding, Intent, PaymentError, PspTx, Verdict, WalletBalance,
+    Evidence, Finding, Intent, PaymentError, PspTx, StatementLine, Stuck, Verdict, WalletBalance,
 };
 
 #[derive(Debug, Subcommand)]
@@ -24,7 +24,14 @@ pub(super) enum Review {
         #[arg(long, default_value_t = 100)]
         limit: u32,
     },
-    /// Show all that is known of a payment: its history, and every call to the provider
+    /// List what is stuck of payments (the alert payment_stuck), the oldest first
+    Stuck {
+        /// At most so many
+        #[arg(long, default_value_t = 100)]
+        limit: u32,
+    },
+    /// Show all that is known of a payment: its history, the newest calls to the provider, what came
+    /// in for it and what statements say
     Show { intent: Uuid },
     /// Try again what is stuck of a payment (the alert payment_stuck), once what was wrong is mended
     Retry { intent: Uuid },
@@ -53,10 +60,15 @@ pub(super) enum Wallet {
         /// In major units, as 100000.00
         #[arg(long)]
         amount: String,
-        /// The same key again moves nothing
-        #[arg(long)]
+        /// The same key again moves nothing, whoever says it and over REST too
+        #[arg(long, value_parser = idempotency_key)]
         key: String,
     },
+}
+
+fn idempotency_key(text: &str) -> Result<String, String> {
+    let key = is_key(text).then(|| text.to_owned());
+    key.ok_or_else(|| format!("1 to {KEY_MAX} visible characters of ASCII, without spaces"))
 }
 
 pub(super) fn app(config: &Config) -> Result<App, Failure> {
@@ -73,6 +85,10 @@ pub(super) async fn review(what: &Review, config: &Config) -> Result<Shown, Fail
         Review::List { limit } => {
             let found = payments.reviews(None, *limit).await.map_err(failure)?;
             Ok(listed(&found))
+        }
+        Review::Stuck { limit } => {
+            let found = payments.stuck(None, *limit).await.map_err(failure)?;
+            Ok(stuck(&found))
         }
         Review::Show { intent } => {
             let found = payments.evidence(*intent).await.map_err(failure)?;
@@ -116,15 +132,10 @@ pub(super) async fn wallet(what: &Wallet, config: &Config) -> Result<Shown, Fail
     } = what;
     let currency = app.currencies.get(wallet.currency()).await?;
     let currency = currency.ok_or_else(|| no_such(format!("currency {}", wallet.currency())))?;
-    let minor = Amount::parse(amount, &currency)?;
-    let intention = Intention {
-        client: operator(),
-        key: key.clone(),
-        fingerprint: Hash::of_json(&json!({ "fund": wallet.to_string(), "amount": amount })),
-    };
+    let minor = Amount::parse(amount, &currency).map_err(|error| usage("--amount", &error))?;
     let funded = app
         .payments
-        .fund(wallet, minor, &intention)
+        .fund(wallet, minor, key, &operator())
         .await
         .map_err(failure)?;
     Ok(funded_shown(&funded, currency.exponent))
@@ -166,6 +177,33 @@ fn listed(found: &[(PspTx, Option<Intent>)]) -> Shown {
                 })
             })
             .collect(),
+    }
+}
+
+fn stuck(found: &[Stuck]) -> Shown {
+    let rows: Vec<_> = found
+        .iter()
+        .map(|one| {
+            [
+                one.intent.to_string(),
+                one.action.to_string(),
+                one.updated_at.to_rfc3339(),
+                one.error.clone().unwrap_or_else(|| "-".to_owned()),
+            ]
+        })
+        .collect();
+    let view = |one: &Stuck| {
+        json!({
+            "intent_id": one.intent,
+            "action": one.action,
+            "error": one.error,
+            "created_at": one.created_at,
+            "stuck_since": one.updated_at,
+        })
+    };
+    Shown {
+        text: table(["intent", "action", "since", "why"], &rows),
+        json: found.iter().map(view).collect(),
     }
 }
 
@@ -212,7 +250,18 @@ fn shown(found: &Evidence) -> Shown {
         let (at, operation) = (call.called_at.to_rfc3339(), &call.operation);
         format!("{at}  {operation}  {answer}")
     });
-    let lines: Vec<String> = std::iter::once(known).chain(events).chain(calls).collect();
+    let came_in = found.incoming.iter().map(|one| {
+        let (at, amount) = (one.paid_at.to_rfc3339(), one.amount);
+        let (id, currency, status) = (&one.payment_id, &one.currency, one.status);
+        format!("{at}  came in: {id}, {amount} {currency} (minor units), {status}")
+    });
+    let listed = found.lines.iter().map(|line| {
+        let (at, amount) = (line.paid_at.to_rfc3339(), line.amount);
+        let (id, currency, status) = (&line.response_id, &line.currency, line.status);
+        format!("{at}  statement: {id}, {amount} {currency} (minor units), {status}")
+    });
+    let all = std::iter::once(known).chain(events).chain(calls);
+    let lines: Vec<String> = all.chain(came_in).chain(listed).collect();
     let events = found.events.iter().map(|event| {
         json!({
             "status_from": event.status_from,
@@ -243,8 +292,21 @@ fn shown(found: &Evidence) -> Shown {
             "psp": psp_view(psp),
             "events": events.collect::<Value>(),
             "calls": calls.collect::<Value>(),
+            "incoming": found.incoming.iter().map(incoming::view).collect::<Value>(),
+            "statement": found.lines.iter().map(line_view).collect::<Value>(),
         }),
     }
+}
+
+fn line_view(line: &StatementLine) -> Value {
+    json!({
+        "uid": line.uid,
+        "payment_id": line.response_id,
+        "currency_code": line.currency,
+        "amount_minor": line.amount,
+        "paid_at": line.paid_at,
+        "status": line.status,
+    })
 }
 
 fn psp_view(psp: &PspTx) -> Value {

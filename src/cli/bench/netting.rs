@@ -12,7 +12,7 @@ use super::report::Figure;
 use crate::domain::netting::certificate::write;
 use crate::domain::netting::sample::{Shape, graph};
 use crate::domain::netting::verify::verify;
-use crate::domain::netting::{Claim, Clearing, clear};
+use crate::domain::netting::{self, Claim, Clearing, clear};
 
 pub(super) const GROUP: &str = "netting";
 
@@ -141,9 +141,10 @@ fn shares(name: &str, claims: &[Claim], cleared: u128) -> Vec<Figure> {
     let share = |what: &str, of: u128| {
         Figure::floor(format!("cleared {what}, {name}"), percent(of, total), "%")
     };
-    let bound = share("at most (net positions)", simpler::bound(claims));
+    let measured = netting::measure::measure(claims);
+    let bound = share("at most (net positions)", measured.bound);
     let ours = share("of the total", cleared);
-    let bilateral = share("bilaterally", simpler::bilateral(claims));
+    let bilateral = share("bilaterally", measured.bilateral);
     let greedy = share("by greedy cycles", simpler::greedy_cycles(claims));
     vec![
         bilateral.beside(&ours, ""),

@@ -325,6 +325,20 @@ fn what_does_not_hold_is_named() {
     ] {
         assert!(verify(wrong.as_bytes()).is_err());
     }
+    // White space before the end of a line, also where the digest takes it in.
+    for space in [" ", "\t", "\r", " \r"] {
+        for at in sound.match_indices('\n').map(|(at, _)| at) {
+            let (before, after) = sound.split_at(at);
+            let wrong = format!("{before}{space}{after}");
+            assert!(verify(wrong.as_bytes()).is_err(), "{wrong:?}");
+            let last = at + 1 == sound.len();
+            let whole = if last { wrong } else { resealed(&wrong) };
+            let error = verify(whole.as_bytes()).unwrap_err().to_string();
+            assert!(error.contains("canonical form"), "{whole:?}: {error}");
+        }
+        assert!(verify(format!("{sound}{space}").as_bytes()).is_err());
+        assert!(verify(format!("{sound}{space}\n").as_bytes()).is_err());
+    }
     let long = format!("{{\"format\":\"{}\"}}\n", "x".repeat(10_000));
     assert!(verify(long.as_bytes()).is_err());
 }

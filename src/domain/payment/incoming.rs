@@ -2,7 +2,7 @@
 //!
 //! | status | what is true | what comes next |
 //! |---|---|---|
-//! | `waiting` | the provider says that it was paid; its row says nothing final yet | `credited`, where the row says that this payment made it `CONFIRMED`; else `suspense` |
+//! | `waiting` | the provider says that it was paid; its row says nothing final yet | `credited`, where the row says that this payment made it `CONFIRMED`; `suspense`, where it was not this one; stays, where it was and the amount is another |
 //! | `credited` | the top-up has it | – |
 //! | `suspense` | nobody waits for it any more: the code had expired, or was paid before. It is on `system.suspense` | a person finds whose it is: `assigned` |
 //! | `unknown` | no top-up of ours has that reference. Nothing has moved | the same |
@@ -49,13 +49,17 @@ pub enum Goes {
     /// of the right amount and no other was before it.
     Claims,
     Suspense,
+    /// The top-up was credited for it, and the provider's word has another amount: a person must
+    /// look, and nothing is moved.
+    Disputed,
 }
 
 /// Where a payment for a top-up goes. `by` is the payment that the provider's row was confirmed by.
 #[must_use]
 pub fn goes(row: PspState, by: Option<&str>, payment: &str, is_amount: bool) -> Goes {
     match (row, by) {
-        (PspState::Confirmed, Some(by)) if by == payment => Goes::Credited,
+        (PspState::Confirmed, Some(by)) if by == payment && is_amount => Goes::Credited,
+        (PspState::Confirmed, Some(by)) if by == payment => Goes::Disputed,
         (PspState::Confirmed, None) if is_amount => Goes::Claims,
         (PspState::Confirmed | PspState::Failed, _) => Goes::Suspense,
         (
@@ -81,7 +85,9 @@ mod tests {
             (S::Inquiring, None, true, Goes::Nowhere),
             (S::ManualReview, None, true, Goes::Nowhere),
             (S::Confirmed, Some("p1"), true, Goes::Credited),
+            (S::Confirmed, Some("p1"), false, Goes::Disputed),
             (S::Confirmed, Some("p2"), true, Goes::Suspense),
+            (S::Confirmed, Some("p2"), false, Goes::Suspense),
             (S::Confirmed, None, true, Goes::Claims),
             (S::Confirmed, None, false, Goes::Suspense),
             (S::Failed, None, true, Goes::Suspense),

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::PspName;
 use super::promptpay::Proxy;
 use crate::domain::text;
+use crate::domain::words::words;
 
 /// The longest name of somebody who is paid, in characters.
 const MAX_NAME: usize = 140;
@@ -34,7 +35,7 @@ const THAI_BANKS: [(&str, &str); 20] = [
 
 /// Who is paid.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
+#[serde(tag = "type", rename_all = "snake_case", try_from = "Fields")]
 pub enum Receiver {
     /// An account at a Thai bank (IPPS).
     ThaiAccount {
@@ -52,6 +53,64 @@ pub enum Receiver {
     Iban { holder_name: String, iban: String },
     /// Nobody: the money comes in (QP).
     Wallet,
+}
+
+/// A receiver as it is read: flat, so that what is wrong of it is told by its field.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Fields {
+    #[serde(rename = "type")]
+    kind: Kind,
+    bank_code: Option<String>,
+    account_no: Option<String>,
+    proxy: Option<String>,
+    holder_name: Option<String>,
+    iban: Option<String>,
+}
+
+words!(
+    Kind {
+        ThaiAccount = "thai_account",
+        PromptPay = "prompt_pay",
+        Iban = "iban",
+        Wallet = "wallet",
+    }
+);
+
+impl TryFrom<Fields> for Receiver {
+    type Error = String;
+
+    fn try_from(mut fields: Fields) -> Result<Self, String> {
+        // In the words that a field which is missing or unknown is told by elsewhere.
+        let needed = |name: &str, value: Option<String>| {
+            value.ok_or_else(|| format!("missing field `{name}`"))
+        };
+        let receiver = match fields.kind {
+            Kind::ThaiAccount => Self::ThaiAccount {
+                bank_code: needed("bank_code", fields.bank_code.take())?,
+                account_no: needed("account_no", fields.account_no.take())?,
+            },
+            Kind::PromptPay => Self::PromptPay {
+                proxy: needed("proxy", fields.proxy.take())?,
+            },
+            Kind::Iban => Self::Iban {
+                holder_name: needed("holder_name", fields.holder_name.take())?,
+                iban: needed("iban", fields.iban.take())?,
+            },
+            Kind::Wallet => Self::Wallet,
+        };
+        let left = [
+            ("bank_code", &fields.bank_code),
+            ("account_no", &fields.account_no),
+            ("proxy", &fields.proxy),
+            ("holder_name", &fields.holder_name),
+            ("iban", &fields.iban),
+        ];
+        match left.into_iter().find(|(_, value)| value.is_some()) {
+            Some((name, _)) => Err(format!("unknown field `{name}`")),
+            None => Ok(receiver),
+        }
+    }
 }
 
 /// Why somebody can't be paid through a channel. Names the field.
@@ -234,6 +293,10 @@ mod tests {
             r#"{"type":"iban","holder_name":"A","iban":"X","swift":"Y"}"#,
             r#"{"type":"card","number":"4111"}"#,
             r#"{"holder_name":"A"}"#,
+            r#"{"type":"prompt_pay","proxy":"0801234567","iban":"X"}"#,
+            r#"{"type":"prompt_pay","proxy":1}"#,
+            r#"{"type":"iban","iban":"X"}"#,
+            r#"{"type":"wallet","proxy":"0801234567"}"#,
         ] {
             assert!(serde_json::from_str::<Receiver>(bad).is_err(), "{bad}");
         }

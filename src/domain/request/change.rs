@@ -50,6 +50,9 @@ pub enum Refusal {
     /// A late repeat of a `sent` that both sides have taken back.
     #[error("both sides have taken this proof back: send again with one that tells of it")]
     ProofWithdrawn { status: RequestStatus },
+    /// The dispute was decided; only an appeal goes on from there.
+    #[error("the dispute is decided")]
+    Decided,
     /// A bound on what one broker may do again and again.
     #[error("{what} at most {most} times")]
     TooOften { what: &'static str, most: u32 },
@@ -73,7 +76,9 @@ pub(super) fn minor(amount: u64) -> Value {
     Value::String(amount.to_string())
 }
 
-pub(super) fn apply(request: Request, event: EventDraft, plan: Option<Plan>) -> Decision {
+pub(super) fn apply(mut request: Request, event: EventDraft, plan: Option<Plan>) -> Decision {
+    let (kind, by) = (event.kind, event.actor_broker);
+    request.past.follow_dispute(kind, by, &event.payload);
     Decision::Apply(Box::new(Change {
         request,
         event,

@@ -119,6 +119,7 @@ impl NewRequest {
                 proposal: None,
                 saga_id: None,
                 reservation_saga_id: None,
+                booked_saga_id: None,
                 proof_digest: None,
                 event_seq: 0,
                 event_hash: request_event::genesis(self.id),

@@ -6,8 +6,8 @@ use serde_json::json;
 use uuid::Uuid;
 
 use super::change::{apply, event, invalid};
-use super::past::MAX_PICKUPS;
-use super::{Change, Decision, Refusal, Request, RequestKind, RequestStatus};
+use super::past::{MAX_PICKUPS, MAX_RENEWALS};
+use super::{Decision, Refusal, Request, RequestKind, RequestStatus};
 use crate::domain::canonical::Hash;
 use crate::domain::ids::BrokerId;
 use crate::domain::money::Currency;
@@ -98,7 +98,7 @@ impl Request {
     pub fn pickups_left(&self) -> Result<u32, Refusal> {
         match MAX_PICKUPS.saturating_sub(self.past.pickups_refused) {
             0 => Err(Refusal::TooOften {
-                what: "a wrong pickup code is taken, until the author makes a new one,",
+                what: "a wrong pickup code is taken before its author makes a new one:",
                 most: MAX_PICKUPS,
             }),
             left => Ok(left),
@@ -115,17 +115,12 @@ impl Request {
         )
     }
 
-    /// The author makes a new code for a payout that has not been executed: the one before was
-    /// lost, or tried too often.
+    /// Whether a broker may make a new code for a payout: its author, before it is executed. The code
+    /// before was lost, or tried too often.
     ///
     /// # Errors
     /// See [`Refusal`].
-    pub fn renew_pickup(
-        &self,
-        by: BrokerId,
-        hash: String,
-        now: DateTime<Utc>,
-    ) -> Result<Decision, Refusal> {
+    pub fn may_renew_pickup(&self, by: BrokerId) -> Result<(), Refusal> {
         let party = self.party(by).ok_or(Refusal::NotFound)?;
         if party != Party::Author || self.kind != RequestKind::Payout {
             return Err(Refusal::NotYourMove {
@@ -134,26 +129,40 @@ impl Request {
             });
         }
         match self.status {
-            RequestStatus::Pending | RequestStatus::Accepted => {
-                self.no_saga()?;
-                let mut request = self.changed(now);
-                request.past.pickups_refused = 0;
-                let facts = [("pickup_digest", json!(pickup_digest(&hash)))];
-                request.pickup_hash = Some(hash);
-                let event = event(EventKind::PickupRenewed, Some(by), &facts);
-                Ok(Decision::Apply(Box::new(Change {
-                    request,
-                    event,
-                    plan: None,
-                })))
-            }
+            RequestStatus::Pending | RequestStatus::Accepted => self.no_saga()?,
             RequestStatus::Accepting
             | RequestStatus::Sent
             | RequestStatus::Completed
             | RequestStatus::Rejected
             | RequestStatus::Cancelled
             | RequestStatus::Expired
-            | RequestStatus::Disputed => Err(self.wrong_status()),
+            | RequestStatus::Disputed => return Err(self.wrong_status()),
         }
+        if self.past.pickups_renewed >= MAX_RENEWALS {
+            return Err(Refusal::TooOften {
+                what: "a pickup code is made anew",
+                most: MAX_RENEWALS,
+            });
+        }
+        Ok(())
+    }
+
+    /// The author makes a new code: the one before opens nothing any more.
+    ///
+    /// # Errors
+    /// As [`Self::may_renew_pickup`].
+    pub fn renew_pickup(
+        &self,
+        by: BrokerId,
+        hash: String,
+        now: DateTime<Utc>,
+    ) -> Result<Decision, Refusal> {
+        self.may_renew_pickup(by)?;
+        let mut request = self.changed(now);
+        request.past.renew_pickup();
+        let facts = [("pickup_digest", json!(pickup_digest(&hash)))];
+        request.pickup_hash = Some(hash);
+        let event = event(EventKind::PickupRenewed, Some(by), &facts);
+        Ok(apply(request, event, None))
     }
 }

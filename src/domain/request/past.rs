@@ -3,9 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
-use super::{Request, RequestStatus};
+use super::{Case, Request, RequestStatus};
 use crate::domain::canonical::Hash;
 use crate::domain::ids::BrokerId;
 use crate::domain::request_event::{Event, EventKind};
@@ -16,6 +16,8 @@ pub const MAX_CLAIMS: u32 = 20;
 pub const MAX_PROPOSALS: u32 = 20;
 /// A broker's acceptances of a request that its books refuse, before it may not try any more.
 pub const MAX_FAILED_ACCEPTS: u32 = 10;
+/// The author of a payout may make as many new codes.
+pub const MAX_RENEWALS: u32 = 20;
 /// Wrong pickup codes before the author has to make a new one.
 pub const MAX_PICKUPS: u32 = 5;
 
@@ -34,6 +36,12 @@ pub struct Past {
     pub(super) failed_accepts: BTreeMap<BrokerId, u32>,
     /// Wrong pickup codes since the code was made.
     pub(super) pickups_refused: u32,
+    /// The dispute that it is in.
+    pub case: Option<Case>,
+    /// A dispute of it was decided before.
+    pub(super) decided: bool,
+    /// Codes that were made anew.
+    pub(super) pickups_renewed: u32,
 }
 
 impl Past {
@@ -48,6 +56,9 @@ impl Past {
                 let private = event.private.as_ref()?;
                 private.get(name)?.as_str().map(str::to_owned)
             };
+            if let Value::Object(facts) = &event.payload {
+                past.follow_dispute(event.kind, event.actor_broker, facts);
+            }
             match event.kind {
                 EventKind::Accepting => accepting = event.actor_broker,
                 EventKind::AcceptFailed => past.count_failed_accept(accepting),
@@ -63,17 +74,42 @@ impl Past {
                 EventKind::ResendAgreed => past.withdrawn.extend(proof.take()),
                 EventKind::ReceivedClaimed => past.claims += 1,
                 EventKind::PickupRefused => past.pickups_refused += 1,
-                EventKind::PickupRenewed => past.pickups_refused = 0,
+                EventKind::PickupRenewed => past.renew_pickup(),
                 EventKind::Created
                 | EventKind::Accepted
                 | EventKind::Cancelled
                 | EventKind::Confirmed
                 | EventKind::Completed
                 | EventKind::ConfirmFailed
-                | EventKind::Expired => {}
+                | EventKind::Expired
+                | EventKind::DisputeAssigned
+                | EventKind::DisputeStatement
+                | EventKind::EvidenceAsked
+                | EventKind::DisputeWithdrawn
+                | EventKind::Decided
+                | EventKind::Appealed
+                | EventKind::Enforced
+                | EventKind::DisputeDismissed
+                | EventKind::Corrected
+                | EventKind::EnforcementFailed => {}
             }
         }
         past
+    }
+
+    pub(super) fn follow_dispute(
+        &mut self,
+        kind: EventKind,
+        by: Option<BrokerId>,
+        facts: &Map<String, Value>,
+    ) {
+        self.case = Case::follow(self.case.take(), kind, by, facts);
+        self.decided |= kind == EventKind::Decided;
+    }
+
+    pub(super) fn renew_pickup(&mut self) {
+        self.pickups_refused = 0;
+        self.pickups_renewed += 1;
     }
 
     pub(super) fn end(&mut self, by: Option<BrokerId>, said: Option<String>) {

@@ -8,6 +8,7 @@ use super::change::{event, minor};
 use super::{Change, Request, RequestStatus};
 use crate::domain::canonical::Hash;
 use crate::domain::ids::BrokerId;
+use crate::domain::money::Amount;
 use crate::domain::request_event::{self, EventKind};
 use crate::domain::settlement::Part;
 
@@ -24,19 +25,9 @@ impl Request {
     /// broker can drop its side; and of a settlement what it has settled.
     #[must_use]
     pub fn completed(&self, booked: &[Booked], settled: &[Part], now: DateTime<Utc>) -> Change {
-        let entries: Vec<Value> = booked
-            .iter()
-            .map(|entry| {
-                json!({
-                    "book": entry.book.to_string(),
-                    "seq": entry.seq.to_string(),
-                    "tx_hash": entry.tx_hash,
-                })
-            })
-            .collect();
         let mut facts = vec![
             ("saga", self.saga_fact()),
-            ("entries", Value::Array(entries)),
+            ("entries", entries_fact(booked)),
         ];
         if self.settles.is_some() {
             let part = |part: &Part| json!({ "obligation": part.obligation, "amount": minor(part.amount) });
@@ -44,16 +35,49 @@ impl Request {
         }
         let mut request = self.released_by_saga(RequestStatus::Completed, now);
         request.reservation_saga_id = None;
+        request.booked_saga_id = self.saga_id;
         request.closed_at = Some(now);
         change(request, EventKind::Completed, &facts)
     }
 
     /// The confirm saga was refused and has undone what it did: sent again, to be confirmed again
-    /// or disputed.
+    /// or disputed. Where it enforced a decision that is still to be done.
     #[must_use]
     pub fn confirm_failed(&self, reason: &Value, now: DateTime<Utc>) -> Change {
+        if self.status == RequestStatus::Disputed {
+            let mut request = self.released_by_saga(RequestStatus::Disputed, now);
+            request.received_amount = None;
+            return self.failed(request, EventKind::EnforcementFailed, reason);
+        }
         let request = self.released_by_saga(RequestStatus::Sent, now);
         self.failed(request, EventKind::ConfirmFailed, reason)
+    }
+
+    /// The correction has been booked, by `less` minor units: completed with what is left, or, where
+    /// nothing is, cancelled.
+    #[must_use]
+    pub fn corrected(&self, booked: &[Booked], less: u64, now: DateTime<Utc>) -> Change {
+        let counts = self.settled_amount().minor().saturating_sub(less);
+        let facts = [
+            ("saga", self.saga_fact()),
+            ("received_amount", minor(counts)),
+            ("entries", entries_fact(booked)),
+        ];
+        let status = match counts {
+            0 => RequestStatus::Cancelled,
+            _ => RequestStatus::Completed,
+        };
+        let mut request = self.released_by_saga(status, now);
+        request.received_amount = Amount::from_minor(counts).ok().or(self.received_amount);
+        request.closed_at = Some(now);
+        change(request, EventKind::Corrected, &facts)
+    }
+
+    /// The correction was refused: the decision is still to be done.
+    #[must_use]
+    pub fn correction_failed(&self, reason: &Value, now: DateTime<Utc>) -> Change {
+        let request = self.released_by_saga(RequestStatus::Disputed, now);
+        self.failed(request, EventKind::EnforcementFailed, reason)
     }
 
     /// The accept saga has reserved what will be debited.
@@ -108,6 +132,18 @@ impl Request {
         self.saga_id
             .map_or(Value::Null, |id| Value::String(id.to_string()))
     }
+}
+
+/// The entries that a saga has booked, as its event names them.
+fn entries_fact(booked: &[Booked]) -> Value {
+    let entry = |entry: &Booked| {
+        json!({
+            "book": entry.book.to_string(),
+            "seq": entry.seq.to_string(),
+            "tx_hash": entry.tx_hash,
+        })
+    };
+    booked.iter().map(entry).collect()
 }
 
 fn change(request: Request, kind: EventKind, facts: &[(&str, Value)]) -> Change {

@@ -21,6 +21,7 @@ struct Stated {
     /// `None` where the event that gave it doesn't name it.
     saga: Option<Value>,
     reservation: Value,
+    booked: Value,
     accepted_at: Option<DateTime<Utc>>,
     sent_at: Option<DateTime<Utc>>,
     closed_at: Option<DateTime<Utc>>,
@@ -71,6 +72,7 @@ impl Request {
                 "reservation_saga_id",
                 stated.reservation == id(self.reservation_saga_id),
             ),
+            ("booked_saga_id", stated.booked == id(self.booked_saga_id)),
             ("proposal", stated.proposal == self.proposal),
             ("pickup_hash", stated.pickup == json!(self.pickup_digest())),
             ("version", events.len() == self.version as usize),
@@ -134,7 +136,13 @@ impl Stated {
         // It lapses with whatever happens next.
         self.proposal = None;
         match event.kind {
-            EventKind::Created | EventKind::PickupRefused => {}
+            EventKind::Created
+            | EventKind::PickupRefused
+            | EventKind::DisputeAssigned
+            | EventKind::DisputeStatement
+            | EventKind::EvidenceAsked
+            | EventKind::Decided
+            | EventKind::Appealed => {}
             EventKind::Accepting => {
                 self.status = Some(RequestStatus::Accepting);
                 self.target = fact(event, "broker");
@@ -177,21 +185,57 @@ impl Stated {
             EventKind::PickupRenewed => self.pickup = fact(event, "pickup_digest"),
             EventKind::ReceivedClaimed => self.received_amount = fact(event, "received_amount"),
             EventKind::Confirmed => {
-                let received = fact(event, "received_amount");
-                let whole = received == minor(request.amount.minor());
-                self.received_amount = if whole { Value::Null } else { received };
+                self.receive(request, event);
                 self.saga = Some(fact(event, "saga"));
             }
             EventKind::Completed => {
                 self.close(RequestStatus::Completed, event);
+                self.booked = fact(event, "saga");
                 self.saga = nobody;
             }
             EventKind::ConfirmFailed => {
                 self.status = Some(RequestStatus::Sent);
                 self.saga = nobody;
             }
-            EventKind::Disputed => self.status = Some(RequestStatus::Disputed),
+            EventKind::Disputed => {
+                self.status = Some(RequestStatus::Disputed);
+                self.closed_at = None;
+            }
+            EventKind::DisputeWithdrawn if self.booked.is_null() => {
+                self.status = Some(RequestStatus::Sent);
+            }
+            EventKind::DisputeWithdrawn | EventKind::DisputeDismissed => {
+                self.close(RequestStatus::Completed, event);
+            }
+            EventKind::Enforced => {
+                if self.booked.is_null() {
+                    self.receive(request, event);
+                }
+                self.saga = Some(fact(event, "saga"));
+            }
+            EventKind::EnforcementFailed => {
+                if self.booked.is_null() {
+                    self.received_amount = Value::Null;
+                }
+                self.saga = nobody;
+            }
+            EventKind::Corrected => {
+                let counts = fact(event, "received_amount");
+                if counts == minor(0) {
+                    self.close(RequestStatus::Cancelled, event);
+                } else {
+                    self.close(RequestStatus::Completed, event);
+                    self.received_amount = counts;
+                }
+                self.saga = nobody;
+            }
         }
+    }
+
+    fn receive(&mut self, request: &Request, event: &Event) {
+        let received = fact(event, "received_amount");
+        let whole = received == minor(request.amount.minor());
+        self.received_amount = if whole { Value::Null } else { received };
     }
 
     fn close(&mut self, status: RequestStatus, event: &Event) {

@@ -104,6 +104,21 @@ pub fn applied(decision: Result<Decision, Refusal>) -> Change {
     }
 }
 
+/// A week to dispute, three days to answer, a day to appeal.
+pub const RULES: DisputeRules = DisputeRules {
+    window: Duration::days(7),
+    respond_within: Duration::days(3),
+    appeal_within: Duration::days(1),
+};
+
+impl Request {
+    /// Disputed with words alone.
+    fn claimed(&self, by: BrokerId, text: &str, now: DateTime<Utc>) -> Result<Decision, Refusal> {
+        let statement = Statement { text, proofs: &[] };
+        self.dispute(by, &statement, &RULES, now)
+    }
+}
+
 fn sender_of(request: &Request) -> BrokerId {
     request.broker_of(request.sender()).unwrap()
 }
@@ -149,7 +164,7 @@ fn in_state(kind: RequestKind, state: &str) -> Request {
         "rejected" => applied(pending.reject(TARGET, None, now)).request,
         "cancelled" => applied(pending.cancel(AUTHOR, RELEASE_SAGA, now)).request,
         "expired" => applied(pending.expire(RELEASE_SAGA, deadline())).request,
-        "disputed" => applied(sent().dispute(AUTHOR, "nothing came", now)).request,
+        "disputed" => applied(sent().claimed(AUTHOR, "nothing came", now)).request,
         other => panic!("no state {other}"),
     }
 }
@@ -179,6 +194,7 @@ fn word(decision: Result<Decision, Refusal>) -> String {
         Err(Refusal::DeadlinePassed) => "late".to_owned(),
         Err(Refusal::Taken) => "taken".to_owned(),
         Err(Refusal::ProofWithdrawn { .. }) => "withdrawn".to_owned(),
+        Err(Refusal::Decided) => "decided".to_owned(),
         Err(Refusal::TooOften { .. }) => "often".to_owned(),
         Err(Refusal::Invalid { field, .. }) => field.to_owned(),
     }
@@ -297,11 +313,11 @@ fn confirm() {
 
 #[test]
 fn dispute() {
-    let first = "wrong saga wrong disputed saga wrong wrong wrong wrong again";
-    let other = "wrong saga wrong disputed saga wrong wrong wrong wrong wrong";
+    let first = "wrong saga wrong disputed saga disputed wrong wrong wrong again";
+    let other = "wrong saga wrong disputed saga disputed wrong wrong wrong wrong";
     for kind in KINDS {
         by_party(kind, first, other, |request, by| {
-            request.dispute(by, "nothing came", start())
+            request.claimed(by, "nothing came", start())
         });
     }
 }
@@ -346,7 +362,7 @@ fn a_saga_that_owns_the_request_lets_nothing_else_happen() {
                 owned.mark_sent(by, &proofs("0xdef"), CONFIRM_WITHIN, start()),
                 owned.confirm(by, None, SAGA, &usd(), start()),
                 owned.confirm(by, Some(amount(999_000)), SAGA, &usd(), start()),
-                owned.dispute(by, "nothing came", start()),
+                owned.claimed(by, "nothing came", start()),
                 owned.expire(RELEASE_SAGA, deadline()),
             ] {
                 assert!(

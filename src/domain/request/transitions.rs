@@ -410,39 +410,6 @@ impl Request {
         }
     }
 
-    /// Either side takes what was sent to an arbiter: everything stands still until then.
-    ///
-    /// # Errors
-    /// See [`Refusal`].
-    pub fn dispute(
-        &self,
-        by: BrokerId,
-        claim: &str,
-        now: DateTime<Utc>,
-    ) -> Result<Decision, Refusal> {
-        self.party_or_hidden(by)?;
-        match self.status {
-            RequestStatus::Disputed if self.past.ended_so(by, Some(claim)) => Ok(Decision::Already),
-            RequestStatus::Sent => {
-                self.no_saga()?;
-                let mut request = self.changed(now);
-                request.past.end(Some(by), Some(claim.to_owned()));
-                request.status = RequestStatus::Disputed;
-                let mut event = event(EventKind::Disputed, Some(by), &[]);
-                event.private = Some(json!({ "claim": claim }));
-                Ok(apply(request, event, None))
-            }
-            RequestStatus::Pending
-            | RequestStatus::Accepting
-            | RequestStatus::Accepted
-            | RequestStatus::Completed
-            | RequestStatus::Rejected
-            | RequestStatus::Cancelled
-            | RequestStatus::Expired
-            | RequestStatus::Disputed => Err(self.wrong_status()),
-        }
-    }
-
     /// The deadline has passed and nothing was ever sent.
     ///
     /// # Errors
@@ -505,7 +472,7 @@ impl Request {
         }
     }
 
-    fn close(
+    pub(super) fn close(
         &self,
         status: RequestStatus,
         kind: EventKind,

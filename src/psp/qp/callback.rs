@@ -43,8 +43,12 @@ pub enum CallbackError {
     Signature,
     #[error("{TIMESTAMP_HEADER} is {apart_s} seconds off, and at most {allowed_s} are allowed")]
     Time { apart_s: i64, allowed_s: i64 },
-    #[error("the body is no callback")]
-    Body(#[from] serde_json::Error),
+    /// `at` is the field that is wrong, as far as one is.
+    #[error("the body is no callback: {source}")]
+    Body {
+        at: String,
+        source: serde_json::Error,
+    },
 }
 
 /// Reads a callback that was signed with one of the secrets.
@@ -79,7 +83,20 @@ pub fn verify(
             allowed_s: tolerance.num_seconds(),
         });
     }
-    Ok(serde_json::from_slice(body)?)
+    read(body)
+}
+
+fn read(body: &[u8]) -> Result<Callback, CallbackError> {
+    let mut json = serde_json::Deserializer::from_slice(body);
+    let read =
+        serde_path_to_error::deserialize(&mut json).map_err(|error| CallbackError::Body {
+            at: error.path().to_string(),
+            source: error.into_inner(),
+        })?;
+    let at = String::new();
+    json.end()
+        .map_err(|source| CallbackError::Body { at, source })?;
+    Ok(read)
 }
 
 /// The signature that a provider sends along.
@@ -210,7 +227,7 @@ mod tests {
     fn a_signed_body_that_is_no_callback_is_none() {
         for body in [&b"{}"[..], b"", b"[]", br#"{"eventId":1}"#] {
             let refused = checked(AT, &sign(&secret("new"), AT, body), body, 0);
-            assert!(matches!(refused, Err(CallbackError::Body(_))));
+            assert!(matches!(refused, Err(CallbackError::Body { .. })));
         }
     }
 }

@@ -52,6 +52,36 @@ fn error(code: &str) -> (u16, Value) {
     }
 }
 
+/// A payment of [`transfer`]'s amount and uid.
+struct Known {
+    uid: String,
+    facts: Facts,
+    currency: CurrencyCode,
+}
+
+impl Known {
+    fn new(transfer: Option<&str>) -> Self {
+        Self {
+            uid: uuid::Uuid::from_u128(9).to_string(),
+            facts: Facts {
+                response_id: transfer.map(str::to_owned),
+                ..Facts::default()
+            },
+            currency: "THB".parse().unwrap(),
+        }
+    }
+
+    fn made(&self) -> Made<'_> {
+        Made {
+            uid: &self.uid,
+            facts: &self.facts,
+            amount: 123_450,
+            exponent: 2,
+            currency: &self.currency,
+        }
+    }
+}
+
 fn transfer(status: &str) -> Value {
     json!({
         "id": 55, "status": status, "targetValue": 1234.5, "targetCurrency": "THB",
@@ -226,6 +256,7 @@ async fn each_state_of_a_transfer_means_one_thing() {
     use PspState as S;
     let pair = Pair::new(false).await;
     let Pair(provider, driver) = &pair;
+    let known = Known::new(Some("55"));
     for (status, next, returned) in [
         ("incoming_payment_initiated", S::Inquiring, Some(false)),
         ("processing", S::Inquiring, Some(false)),
@@ -244,18 +275,48 @@ async fn each_state_of_a_transfer_means_one_thing() {
             .await;
         assert_eq!(turn.outcome.state_after(S::Inquiring), Ok(next), "{status}");
         provider.says(200, &transfer(status));
-        let (state, calls) = driver.bounce(None, Some("55")).await;
-        assert_eq!(state.map(TransferState::is_returned), returned, "{status}");
+        let (bounce, calls) = driver.bounce(&known.made()).await;
+        let is_returned = match bounce {
+            Bounce::In(state) => Some(state.is_returned()),
+            _ => None,
+        };
+        assert_eq!(is_returned, returned, "{status}");
         assert_eq!(calls.len(), 1);
     }
     provider.says(404, &transfer("funds_refunded"));
-    assert_eq!(driver.bounce(None, Some("55")).await.0, None);
+    let (bounce, _) = driver.bounce(&known.made()).await;
+    assert!(matches!(bounce, Bounce::Silent(_)), "{bounce:?}");
+    let gone = json!({ "errors": [{ "code": UNKNOWN_TRANSFER }] });
+    provider.says(404, &gone);
+    assert_eq!(driver.bounce(&known.made()).await.0, Bounce::NotFound);
+}
+
+/// Somebody has named it, and was wrong.
+#[tokio::test]
+async fn the_transfer_of_another_payment_says_nothing_of_this_one() {
+    let Pair(provider, driver) = &Pair::new(false).await;
+    let known = Known::new(Some("55"));
+    for (field, value) in [
+        ("customerTransactionId", json!("x")),
+        ("customerTransactionId", json!(null)),
+        ("targetValue", json!(1234.51)),
+        ("targetCurrency", json!("EUR")),
+    ] {
+        let mut of_another = transfer("funds_refunded");
+        of_another[field] = value;
+        provider.says(200, &of_another);
+        let (bounce, _) = driver.bounce(&known.made()).await;
+        assert!(matches!(bounce, Bounce::Anothers(_)), "{field}: {bounce:?}");
+        provider.says(200, &of_another);
+        let heard = driver.sent_back(&known.made()).await.word;
+        assert!(matches!(heard, crate::psp::Word::Anothers(_)), "{heard:?}");
+    }
 }
 
 #[tokio::test]
 async fn a_transfer_whose_id_was_never_heard_is_known_by_its_uid() {
     let Pair(provider, driver) = &Pair::new(false).await;
-    let uid = uuid::Uuid::from_u128(9).to_string();
+    let known = Known::new(None);
     let page = |with: Option<Value>| {
         let foreign = (0..LISTED - 1).map(|n| json!({ "id": n, "customerTransactionId": "x" }));
         let last = with.unwrap_or_else(|| json!({ "id": 1, "customerTransactionId": "y" }));
@@ -264,16 +325,26 @@ async fn a_transfer_whose_id_was_never_heard_is_known_by_its_uid() {
     };
     let told = answer(200, &transfer("funds_refunded"));
     provider.gives(vec![page(None), page(Some(transfer("processing"))), told]);
-    let (state, calls) = driver.bounce(Some(&uid), None).await;
-    assert_eq!(state, Some(TransferState::Refunded));
+    let (bounce, calls) = driver.bounce(&known.made()).await;
+    assert_eq!(bounce, Bounce::In(TransferState::Refunded));
     assert_eq!(calls.len(), 3, "page after page, and then itself");
+    // What is kept is of this payment alone.
+    let kept = |call: &CallRecord| call.response.clone().unwrap();
+    assert_eq!(
+        kept(&calls[0]),
+        json!({ "transfers": [], "others": LISTED })
+    );
+    assert_eq!(kept(&calls[1])["others"], LISTED - 1);
+    assert_eq!(kept(&calls[1])["transfers"][0]["id"], 55);
     provider.gives(vec![answer(200, &json!([]))]);
-    assert_eq!(driver.bounce(Some(&uid), None).await.0, None);
+    assert_eq!(driver.bounce(&known.made()).await.0, Bounce::NotFound);
     provider.gives(vec![page(None); PAGES + 5]);
-    let (state, calls) = driver.bounce(Some(&uid), None).await;
-    assert_eq!((state, calls.len()), (None, PAGES), "not for ever");
-    let (state, calls) = driver.bounce(None, None).await;
-    assert_eq!((state, calls.len()), (None, 0));
+    let (bounce, calls) = driver.bounce(&known.made()).await;
+    assert_eq!(
+        (bounce, calls.len()),
+        (Bounce::NotFound, PAGES),
+        "not for ever"
+    );
 }
 
 #[tokio::test]

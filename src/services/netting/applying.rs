@@ -8,6 +8,7 @@
 //! | before a recomputation commits | `recomputing` | a worker |
 //! | after it | a smaller round, `proposed` or `approved` | its parties, or a worker |
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde_json::json;
@@ -15,7 +16,7 @@ use serde_json::json;
 use super::reading::not_of_the_root;
 use super::rounds::lock;
 use super::{NettingError, NettingService, corrupt, retried};
-use crate::domain::ids::NettingRoundId;
+use crate::domain::ids::{BrokerId, NettingRoundId};
 use crate::domain::merkle::Growing;
 use crate::domain::netting::certificate;
 use crate::domain::netting_round::{Round, RoundStatus};
@@ -149,12 +150,14 @@ impl NettingService {
     }
 }
 
-/// Checks that the lines of a round are those of its root, a page at a time; gives how many are
-/// reduced.
+/// Checks that the lines of a round are those of its root, that their reductions move nobody's net
+/// position and are what the round clears, a page at a time; gives how many are reduced.
 async fn check_root(tx: &mut MasterTx, round: &Round) -> Result<u64, StoreError> {
     let key = (round.id, round.revision);
     let mut tree = Growing::default();
     let mut reduced = 0;
+    let mut cleared = 0_u128;
+    let mut moved: BTreeMap<BrokerId, i128> = BTreeMap::new();
     let mut after = None;
     loop {
         let page = lines::page(tx, key, after, PAGE).await?;
@@ -165,11 +168,18 @@ async fn check_root(tx: &mut MasterTx, round: &Round) -> Result<u64, StoreError>
         for line in &page {
             tree.push(certificate::leaf(line));
             reduced += u64::from(line.reduction > 0);
+            cleared += u128::from(line.reduction);
+            *moved.entry(line.debtor).or_default() += i128::from(line.reduction);
+            *moved.entry(line.creditor).or_default() -= i128::from(line.reduction);
         }
     }
-    if tree.root() == round.sums.root {
-        Ok(reduced)
-    } else {
-        Err(not_of_the_root(round.id))
+    if tree.root() != round.sums.root {
+        return Err(not_of_the_root(round.id));
     }
+    if cleared != round.sums.cleared || moved.values().any(|moved| *moved != 0) {
+        let id = round.id;
+        let what = format!("the reductions of {id} move net positions, or are not what it clears");
+        return Err(corrupt(what));
+    }
+    Ok(reduced)
 }

@@ -278,8 +278,9 @@ impl NettingService {
         let mut both_ways = debts(proposal);
         both_ways.sort_unstable_by_key(|debts| debts.debtor);
         let [first, second] = both_ways;
-        let mut first = settlements::lock_open(tx, &first, None).await?;
-        let mut second = settlements::lock_open(tx, &second, None).await?;
+        let enough = proposal.most.unwrap_or(u64::MAX);
+        let mut first = settlements::lock_open(tx, &first, None, enough).await?;
+        let mut second = settlements::lock_open(tx, &second, None, enough).await?;
         failpoint::at("netting.net.locked");
         first.truncate(PARTS);
         second.truncate(PARTS);

@@ -206,7 +206,7 @@ impl NetworkService {
         };
         field("method", text::line(&input.method, MAX_METHOD))?;
         if let Some(city) = &input.city_code {
-            field("city_code", text::line(city, MAX_CITY))?;
+            field("city_code", text::word(city, MAX_CITY))?;
         }
         if let Some(uid) = &input.counterpart_uid
             && !is_partner_uid(uid)

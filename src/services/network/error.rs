@@ -33,6 +33,8 @@ pub enum Shortage {
         debtor: BrokerId,
         creditor: BrokerId,
         available: u64,
+        /// More is owed, in more obligations than one settlement may span.
+        spans: bool,
     },
     #[error("broker {creditor} lets broker {debtor} owe no more than its credit line has room for")]
     Credit {

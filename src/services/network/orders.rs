@@ -1,6 +1,9 @@
 //! What only orders have: the code that opens a payout, and cities. The code is shown once, to its
 //! author, and kept as passwords are.
 
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, PoisonError};
+
 use secrecy::{ExposeSecret, SecretString};
 
 use super::{Actor, Answer, FieldError, NetworkError, NetworkService};
@@ -9,7 +12,7 @@ use crate::domain::proof::{self, Proof};
 use crate::domain::request::{Execution, Pickup, Refusal, Request, RequestStatus};
 use crate::domain::text;
 use crate::services::auth::password::HashError;
-use crate::services::auth::secret::random_code;
+use crate::services::auth::secret::{CODE_DIGITS, random_code};
 use crate::stores::master::{self, cities};
 
 /// Cities that one broker may serve.
@@ -72,6 +75,11 @@ impl NetworkService {
         if !executor || request.status != RequestStatus::Accepted {
             return Ok(Pickup::Missing);
         }
+        let digits = code.expose_secret().as_bytes();
+        if digits.len() != CODE_DIGITS || !digits.iter().all(u8::is_ascii_digit) {
+            let rule = format!("is the {CODE_DIGITS} digits that the client shows");
+            return Err(FieldError::new("pickup_code", rule).into());
+        }
         request.pickups_left()?;
         let right = self.0.codes.verify(code, Some(hash.clone())).await?;
         Ok(if right { Pickup::Right } else { Pickup::Wrong })
@@ -88,9 +96,9 @@ impl NetworkService {
         id: RequestId,
     ) -> Result<(Answer, SecretString), NetworkError> {
         let request = self.load_with_past(id).await?;
-        if request.party(actor.broker).is_none() {
-            return Err(Refusal::NotFound.into());
-        }
+        // Before a core is spent on it.
+        request.may_renew_pickup(actor.broker)?;
+        let _turn = self.renewing(id)?;
         let (code, hash) = self.new_code().await?;
         let answer = self
             .transition(actor, request, |request, _, now| {
@@ -98,6 +106,20 @@ impl NetworkService {
             })
             .await?;
         Ok((answer, code))
+    }
+
+    /// The turn of an order whose code is made anew: one at a time of each, since it costs a core.
+    fn renewing(&self, id: RequestId) -> Result<Renewing, NetworkError> {
+        let turns = Arc::clone(&self.0.renewing);
+        let first = turns
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(id);
+        if first {
+            Ok(Renewing { turns, id })
+        } else {
+            Err(NetworkError::Contended)
+        }
     }
 
     /// A code and what is kept of it.
@@ -145,7 +167,7 @@ impl NetworkService {
         mut codes: Vec<String>,
     ) -> Result<Vec<String>, NetworkError> {
         for code in &codes {
-            text::line(code, super::create::MAX_CITY)
+            text::word(code, super::create::MAX_CITY)
                 .map_err(|error| FieldError::new("city_codes", error))?;
         }
         codes.sort_unstable();
@@ -163,5 +185,18 @@ impl NetworkService {
             Ok::<_, NetworkError>(codes)
         });
         task.await.map_err(|_| NetworkError::Lost)?
+    }
+}
+
+/// A turn; given back when it is dropped.
+struct Renewing {
+    turns: Arc<Mutex<HashSet<RequestId>>>,
+    id: RequestId,
+}
+
+impl Drop for Renewing {
+    fn drop(&mut self) {
+        let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
+        turns.remove(&self.id);
     }
 }

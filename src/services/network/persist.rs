@@ -15,6 +15,7 @@ use crate::domain::ids::ObligationId;
 use crate::domain::plan::Plan;
 use crate::domain::proof::Proof;
 use crate::domain::request::{Change, Request};
+use crate::domain::request_event::EventKind;
 use crate::domain::settlement::Short;
 use crate::runtime::failpoint;
 use crate::services::announce;
@@ -24,7 +25,9 @@ use crate::stores::StoreError;
 use crate::stores::master::requests::{self, Sealed};
 use crate::stores::master::settlements::{self, Debts};
 use crate::stores::master::standing::{self, GateVersion};
-use crate::stores::master::{self, MasterTx, credit_lines, feed, obligations, sagas, uploads};
+use crate::stores::master::{
+    self, MasterTx, credit_lines, disputes, feed, obligations, sagas, uploads,
+};
 
 /// Decisions in one commit.
 const GROUP: usize = 64;
@@ -143,6 +146,7 @@ impl Recording {
                     debtor: debts.debtor,
                     creditor: debts.creditor,
                     available: short.available,
+                    spans: short.spans,
                 };
                 Ok(reserved.await?.map_err(short))
             }
@@ -220,6 +224,9 @@ impl Recorder {
         for Recording { sealed, .. } in &chosen {
             uploads::use_for(&mut tx, &uploads_of(sealed), sealed.request.id, now).await?;
         }
+        for Recording { sealed, .. } in &chosen {
+            follow_dispute(&mut tx, sealed, now).await?;
+        }
         let announced = chosen.iter().map(|one| &one.sealed);
         let announced: Vec<_> = announced.flat_map(announce::of_transition).collect();
         feed::insert(&mut tx, &announced, now).await?;
@@ -247,6 +254,27 @@ impl Recorder {
         }
         let (tx, gate) = standing::begin(master).await?;
         Ok((tx, Some(gate)))
+    }
+}
+
+/// Writes how a request's dispute stands after an event, where it is or was in one.
+async fn follow_dispute(
+    tx: &mut MasterTx,
+    sealed: &Sealed,
+    now: DateTime<Utc>,
+) -> Result<(), StoreError> {
+    let Sealed { request, event } = sealed;
+    if let Some(case) = &request.past.case {
+        let party = request.party(case.opened_by);
+        let against = party.and_then(|party| request.broker_of(party.other()));
+        let against = against.unwrap_or_default();
+        return disputes::write(tx, request.id, against, case, now).await;
+    }
+    match event.kind {
+        EventKind::DisputeWithdrawn | EventKind::DisputeDismissed | EventKind::Cancelled => {
+            disputes::end(tx, request.id, now).await
+        }
+        _ => Ok(()),
     }
 }
 

@@ -8,6 +8,7 @@ use crate::domain::ledger::AccountName;
 use crate::domain::money::{Amount, Currency};
 use crate::domain::payment::receiver::Receiver;
 use crate::domain::payment::{IntentKind, IntentStatus, OutboxAction, PspName};
+use crate::services::books::BooksError;
 use crate::stores::StoreError;
 use crate::stores::master::idempotency::{Intention, Known};
 use crate::stores::master::standing;
@@ -95,13 +96,22 @@ impl PaymentService {
         }
         new.receiver.check(new.channel)?;
         let wallet = wallets::get(&self.0.pm, &new.wallet).await?;
-        let wallet = wallet.filter(|wallet| wallet.broker == broker && wallet.currency == *code);
+        let wallet = wallet.filter(|wallet| wallet.broker == broker);
         let wallet = wallet.ok_or(PaymentError::NoSuchWallet)?;
+        if wallet.currency != *code {
+            let rule = format!("is in {}, and the payment in {code}", wallet.currency);
+            return Err(invalid("wallet", rule));
+        }
         if let Some(account) = new.book_account {
-            let state = self.0.books.account(broker, account).await?;
+            let rule = || format!("is an open account in {code}");
+            let state = match self.0.books.account(broker, account).await {
+                Err(BooksError::NoSuchAccount) => {
+                    return Err(invalid("book_account_id", rule()));
+                }
+                found => found?,
+            };
             if !state.open || state.owner.currency != *code {
-                let rule = format!("is an open account in {code}");
-                return Err(invalid("book_account", rule));
+                return Err(invalid("book_account_id", rule()));
             }
         }
         let now = self.0.clock.now();
@@ -155,7 +165,7 @@ impl PaymentService {
     async fn write(&self, intent: &Intent, intention: &Intention) -> Result<(), StoreError> {
         let now = intent.created_at;
         let mut tx = pm::begin(&self.0.pm).await?;
-        idempotency::insert(&mut tx, intention, &intent.id.to_string(), now).await?;
+        idempotency::insert(&mut tx, intention, &intent.id.to_string(), None, now).await?;
         intents::insert(&mut tx, intent).await?;
         let event = NewIntentEvent {
             intent: intent.id,

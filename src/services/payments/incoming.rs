@@ -18,7 +18,7 @@ use crate::domain::ledger::{
 };
 use crate::domain::money::Amount;
 use crate::domain::payment::incoming::{CallbackVerdict, Goes, IncomingStatus, goes};
-use crate::domain::payment::{IntentKind, PspName};
+use crate::domain::payment::{IntentKind, PspName, is_a_time};
 use crate::domain::reason;
 use crate::domain::text;
 use crate::psp::Delivery;
@@ -52,8 +52,8 @@ pub enum WordError {
     NoSuchProvider,
     #[error(transparent)]
     Refused(CallbackError),
-    #[error("{0}")]
-    NotUnderstood(String),
+    #[error("{field} {what}")]
+    NotUnderstood { field: &'static str, what: String },
     #[error("{0} was told of before with another amount, currency or reference")]
     Contradicts(String),
     #[error(transparent)]
@@ -90,11 +90,12 @@ impl PaymentService {
         };
         let told = match self.understood(psp, &word, now).await? {
             Ok(told) => told,
-            Err(why) => {
+            Err((field, what)) => {
                 let verdict = CallbackVerdict::NotUnderstood;
+                let why = format!("{field} {what}");
                 self.keep_word(psp, verdict, Some(&word), Some(&why), body)
                     .await?;
-                return Err(WordError::NotUnderstood(why));
+                return Err(WordError::NotUnderstood { field, what });
             }
         };
         let mut tx = pm::begin(&inner.pm).await?;
@@ -145,7 +146,7 @@ impl PaymentService {
     ) -> Result<(), PaymentError> {
         let verdict = match error {
             CallbackError::Time { .. } => CallbackVerdict::OutOfTime,
-            CallbackError::Body(_) => CallbackVerdict::NotUnderstood,
+            CallbackError::Body { .. } => CallbackVerdict::NotUnderstood,
             CallbackError::Signature | CallbackError::Timestamp => CallbackVerdict::NotSigned,
         };
         let why = error.to_string();
@@ -158,21 +159,25 @@ impl PaymentService {
         psp: PspName,
         word: &Callback,
         now: DateTime<Utc>,
-    ) -> Result<Result<Incoming, String>, StoreError> {
+    ) -> Result<Result<Incoming, (&'static str, String)>, StoreError> {
         for (name, value) in [
             ("paymentId", &word.payment_id),
             ("reference", &word.reference),
         ] {
             if let Err(error) = text::line(value, MAX_NAME) {
-                return Ok(Err(format!("{name} {error}")));
+                return Ok(Err((name, error.to_string())));
             }
         }
+        if !is_a_time(word.paid_at) {
+            return Ok(Err(("paidAt", "is no time of a payment".to_owned())));
+        }
         let Some(currency) = self.0.currencies.get(&word.currency).await? else {
-            return Ok(Err(format!("currency {} is none of ours", word.currency)));
+            let what = format!("{} is none of ours", word.currency);
+            return Ok(Err(("currency", what)));
         };
         let amount = match Amount::parse(&word.amount, &currency) {
             Ok(amount) => amount.minor(),
-            Err(error) => return Ok(Err(format!("amount {error}"))),
+            Err(error) => return Ok(Err(("amount", error.to_string()))),
         };
         let intent = match word.reference.parse::<Uuid>() {
             Ok(id) => intents::get(&self.0.pm, id).await?,
@@ -200,6 +205,8 @@ impl PaymentService {
             wallet: None,
             reason: None,
             resolved_by: None,
+            disputed_at: None,
+            last_error: None,
             deliveries: 1,
             received_at: now,
             updated_at: now,
@@ -276,7 +283,8 @@ impl PaymentService {
     ///
     /// # Errors
     /// [`PaymentError::NoSuchIncoming`], [`PaymentError::NoSuchWallet`], a wallet in another
-    /// currency or of a broker that has left, a payment that somebody has already.
+    /// currency or of a broker that has left, a payment that somebody has already, and
+    /// [`PaymentError::PaymentTaken`] for one that an intent was confirmed by.
     pub async fn assign(
         &self,
         id: Uuid,
@@ -298,6 +306,9 @@ impl PaymentService {
         }
         inner.is_here(known.broker).await?;
         let now = inner.clock.now();
+        if let Some(intent) = inner.confirmed_by(&found).await? {
+            return Err(PaymentError::PaymentTaken { intent });
+        }
         if incoming::give(&inner.pm, id, wallet, &because, by, now).await? {
             failpoint::at("incoming.given");
             let given = incoming::get(&inner.pm, id).await?;
@@ -354,6 +365,10 @@ impl super::Inner {
         let credited = match goes(one.state, by, &payment.payment_id, is_amount) {
             Goes::Nowhere => return Ok(()),
             Goes::Credited => true,
+            Goes::Disputed => {
+                let why = format!("the top-up was credited {} for it", one.wanted);
+                return self.dispute(payment, &why).await;
+            }
             Goes::Claims => {
                 let by = incoming::claim(&self.pm, payment).await?;
                 by.as_ref() == Some(&payment.payment_id)
@@ -361,7 +376,13 @@ impl super::Inner {
             Goes::Suspense => false,
         };
         if !credited {
-            return self.suspend(payment).await;
+            return match self.confirmed_by(payment).await? {
+                None => self.suspend(payment).await,
+                Some(other) => {
+                    let why = format!("intent {other} was confirmed by it");
+                    self.dispute(payment, &why).await
+                }
+            };
         }
         let (from, to) = (IncomingStatus::Waiting, IncomingStatus::Credited);
         let now = self.clock.now();
@@ -377,9 +398,53 @@ impl super::Inner {
     ) -> Result<(), PaymentError> {
         if let Err(error) = &done {
             tracing::warn!(%error, payment = %payment.id, "a payment that came in waits");
-            incoming::put_off(&self.pm, payment.id, self.clock.now()).await?;
+            let error = error.to_string();
+            incoming::put_off(&self.pm, payment.id, &error, self.clock.now()).await?;
         }
         done
+    }
+
+    /// The intent that was confirmed by it, another than it came in for.
+    async fn confirmed_by(&self, payment: &Incoming) -> Result<Option<Uuid>, StoreError> {
+        incoming::confirmed_another(&self.pm, payment).await
+    }
+
+    /// What the provider says of it and what we have done can't both be right: it is left to a
+    /// person, and nothing is moved.
+    async fn dispute(&self, payment: &Incoming, why: &str) -> Result<(), PaymentError> {
+        // Nobody looks at it again by himself: what can't be told of is tried again.
+        self.alert_dispute(payment, why).await?;
+        failpoint::at("incoming.disputed");
+        incoming::dispute(&self.pm, payment.id, why, self.clock.now()).await?;
+        Ok(())
+    }
+
+    pub(super) async fn alert_dispute(
+        &self,
+        payment: &Incoming,
+        why: &str,
+    ) -> Result<(), StoreError> {
+        let alert = NewAlert {
+            kind: CONTRADICTS,
+            subject: payment.id.to_string(),
+            message: format!(
+                "{} has told of its payment {} of {} {} (minor units) for {}, and {why}. Nothing of \
+                 it is moved; ask the provider which is right.",
+                payment.psp,
+                payment.payment_id,
+                payment.amount,
+                payment.currency,
+                payment.reference
+            ),
+            details: json!({
+                "psp": payment.psp,
+                "payment_id": payment.payment_id,
+                "intent": payment.intent,
+                "currency": payment.currency,
+                "amount_minor": payment.amount,
+            }),
+        };
+        self.raise(&alert).await
     }
 
     /// Nobody waits for it any more.

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 use serde_json::{Value, json};
+use uuid::Uuid;
 
 use super::create::booked_on;
 use super::{Inner, PaymentError};
@@ -377,20 +378,44 @@ impl PaymentOutbox {
     async fn give_up(&self, taken: &Taken, error: &PaymentError) -> Result<(), StoreError> {
         let now = self.0.clock.now();
         let text = error.to_string();
-        let alert = NewAlert {
-            kind: STUCK,
-            subject: taken.intent.to_string(),
-            message: format!(
-                "Intent {} can't be {}: {text}. Its money stays as it is until somebody has looked.",
-                taken.intent, taken.action
-            ),
-            details: json!({ "action": taken.action, "error": text }),
-        };
         // Nobody is left who does not know: what can't be told of is tried again.
-        self.0.raise(&alert).await?;
+        self.0
+            .alert_stuck(taken.intent, taken.action, &text)
+            .await?;
         let mut tx = pm::begin(&self.0.pm).await?;
         outbox::end(&mut tx, taken, Ended::Stuck, Some(&text), now).await?;
         pm::commit(tx).await
+    }
+}
+
+impl Inner {
+    pub(super) async fn alert_stuck(
+        &self,
+        intent: Uuid,
+        action: OutboxAction,
+        error: &str,
+    ) -> Result<(), StoreError> {
+        let alert = NewAlert {
+            kind: STUCK,
+            subject: intent.to_string(),
+            message: format!(
+                "Intent {intent} can't be {}: {error}. Its money stays as it is until somebody has \
+                 looked.",
+                done(action)
+            ),
+            details: json!({ "action": action, "error": error }),
+        };
+        self.raise(&alert).await
+    }
+}
+
+/// What an action is to make of an intent.
+const fn done(action: OutboxAction) -> &'static str {
+    match action {
+        OutboxAction::Hold => "held",
+        OutboxAction::Post => "posted",
+        OutboxAction::Void => "voided",
+        OutboxAction::Return => "given back",
     }
 }
 
@@ -576,6 +601,8 @@ const fn is_hopeless(error: &PaymentError) -> bool {
         | PaymentError::NoSuchWallet
         | PaymentError::NoSuchIncoming
         | PaymentError::Incoming { .. }
+        | PaymentError::PaymentTaken { .. }
+        | PaymentError::SenderTaken { .. }
         | PaymentError::KeyReused
         | PaymentError::Reason(_)
         | PaymentError::State { .. }

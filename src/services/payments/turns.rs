@@ -16,10 +16,13 @@ use crate::stores::pm::calls::{self, PspCall};
 use crate::stores::pm::events::{self, NewIntentEvent};
 use crate::stores::pm::intents::{self, Intent};
 use crate::stores::pm::queue::{self, Applied, PspTx};
-use crate::stores::pm::{self, outbox};
+use crate::stores::pm::{self, incoming, outbox};
 
 /// Kind of the alert of an intent that a person must look at; its subject is the intent.
 pub const REVIEW: &str = "payment_review";
+
+/// Why a payment is under review whose provider names one that another intent has.
+const OF_ANOTHER: &str = "payment_of_another_intent";
 
 /// Does the work at providers. Clones share everything.
 #[derive(Clone)]
@@ -173,6 +176,19 @@ impl PspEngine {
         Ok(())
     }
 
+    /// Deletes old calls and old words of providers about payments that are over, at most `limit` of
+    /// each; gives the greater number of both. What was paid is never deleted.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn forget(&self, limit: u32) -> Result<usize, StoreError> {
+        let inner = &self.0;
+        let before = inner.clock.now() - inner.rules.calls_kept;
+        let calls = calls::forget(&inner.pm, before, limit).await?;
+        let words = incoming::forget_words(&inner.pm, before, limit).await?;
+        Ok(usize::try_from(calls.max(words)).unwrap_or(usize::MAX))
+    }
+
     /// Writes what a turn came to, in one transaction, where the row is still ours. The intent is as
     /// it was when the turn began: while the row is ours nobody else changes it.
     async fn apply(
@@ -190,6 +206,16 @@ impl PspEngine {
             Err(error) => (PspState::ManualReview, review(&error.to_string())),
         };
         let mut tx = pm::begin(&inner.pm).await?;
+        let (state, outcome) = match &outcome.facts().response_id {
+            Some(payment)
+                if queue::holder(&mut tx, picked_up.psp, payment, picked_up.intent)
+                    .await?
+                    .is_some() =>
+            {
+                (PspState::ManualReview, review(OF_ANOTHER))
+            }
+            _ => (state, outcome),
+        };
         let applied = Applied {
             state,
             facts: outcome.facts(),

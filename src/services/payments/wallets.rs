@@ -1,8 +1,11 @@
 //! Wallets: the ledger accounts that payments go out of and come into.
 
+use serde_json::json;
 use uuid::Uuid;
 
 use super::{PaymentError, PaymentService};
+use crate::domain::canonical::Hash;
+use crate::domain::idempotency::{KEY_MAX, is_key};
 use crate::domain::ids::{BrokerId, is_partner_uid};
 use crate::domain::ledger::{
     AccountName, AccountOwner, Balances, NamePart, TransferCode, transfer_id,
@@ -16,6 +19,8 @@ use crate::stores::pm::{self, idempotency};
 
 /// Names the funding of a client's key; never changes.
 const FUNDING_NS: Uuid = Uuid::from_u128(0x9c20_51ce_7e0d_5d8f_a1b4_3f6d_28e7_0c95);
+/// The client of all fundings, since any operator may repeat another's.
+const FUNDINGS: &str = "fundings";
 /// The longest name that a provider knows a sender by.
 const MAX_WALLET_ID: usize = 64;
 
@@ -85,7 +90,7 @@ impl PaymentService {
     /// provider knows the sender by, where that is said.
     ///
     /// # Errors
-    /// A partner that the book hasn't got; see [`PaymentError`].
+    /// A partner that the book hasn't got; [`PaymentError::SenderTaken`]; see [`PaymentError`].
     pub async fn open_wallet(
         &self,
         broker: BrokerId,
@@ -135,6 +140,11 @@ impl PaymentService {
             created_at: self.0.clock.now(),
         };
         let mut tx = pm::begin(&self.0.pm).await?;
+        if let Some(id) = &wallet.ipps_wallet_id
+            && wallets::is_anothers(&mut tx, broker, id).await?
+        {
+            return Err(PaymentError::SenderTaken { id: id.clone() });
+        }
         wallets::put(&mut tx, &wallet).await?;
         pm::commit(tx).await?;
         self.wallet(broker, &name).await
@@ -183,17 +193,29 @@ impl PaymentService {
             .collect())
     }
 
-    /// Funds a wallet from the network's own money, for a pilot: `system.equity` to the wallet. A
-    /// repeat of the same intention moves nothing.
+    /// Funds a wallet from the network's own money, for a pilot: `system.equity` to the wallet. A key
+    /// is one funding, whoever of the operators says it and from where: the same again moves nothing.
     ///
     /// # Errors
+    /// [`PaymentError::KeyReused`] for another wallet or amount under the key;
     /// [`PaymentError::NoSuchWallet`]; [`PaymentError::HasLeft`]; see [`PaymentError`].
     pub async fn fund(
         &self,
         name: &AccountName,
         amount: Amount,
-        intention: &Intention,
+        key: &str,
+        by: &str,
     ) -> Result<WalletBalance, PaymentError> {
+        if !is_key(key) {
+            let rule = format!("is 1 to {KEY_MAX} visible characters of ASCII, without spaces");
+            return Err(PaymentError::Invalid { field: "key", rule });
+        }
+        let meant = json!({ "fund": name.to_string(), "amount_minor": amount.minor() });
+        let intention = &Intention {
+            client: FUNDINGS.to_owned(),
+            key: key.to_owned(),
+            fingerprint: Hash::of_json(&meant),
+        };
         let wallet = wallets::get(&self.0.pm, name).await?;
         let wallet = wallet.ok_or(PaymentError::NoSuchWallet)?;
         self.0.is_here(wallet.broker).await?;
@@ -206,7 +228,8 @@ impl PaymentService {
             None => {
                 // Before it moves: whoever repeats it after a crash moves the same.
                 let mut tx = pm::begin(&self.0.pm).await?;
-                match idempotency::insert(&mut tx, intention, &funding.to_string(), now).await {
+                let subject = funding.to_string();
+                match idempotency::insert(&mut tx, intention, &subject, Some(by), now).await {
                     Ok(()) => pm::commit(tx).await?,
                     Err(error) if error.is_duplicate() => {
                         drop(tx);

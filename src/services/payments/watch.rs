@@ -2,19 +2,23 @@
 //! sent it out.
 //!
 //! Whatever a provider may send back is asked about for as long as it may, at ever longer
-//! intervals. That it came back is written down once, with what the ledger and the book are to be
+//! intervals, and once more after that: only an answer ends it. That it came back is written down once, with what the ledger and the book are to be
 //! told; what is confirmed is never changed, new transfers correct it.
 
 use chrono::TimeDelta;
 use serde_json::json;
 
+use super::incoming::CONTRADICTS;
 use super::turns::PspEngine;
 use super::{Inner, PaymentError};
 use crate::domain::payment::{IntentStatus, OutboxAction, PspName, PspState};
+use crate::psp::{Made, Word};
 use crate::runtime::failpoint;
 use crate::stores::StoreError;
+use crate::stores::master::alerts::NewAlert;
 use crate::stores::pm::events::{self, NewIntentEvent};
 use crate::stores::pm::intents::Intent;
+use crate::stores::pm::queue::PspTx;
 use crate::stores::pm::watch::{self, Watched};
 use crate::stores::pm::{self, PmTx, intents, outbox, queue};
 
@@ -40,7 +44,6 @@ impl PspEngine {
             all = all.and(looked);
         }
         all?;
-        watch::end_old(&inner.pm, psp, limit, now).await?;
         Ok(due.len())
     }
 
@@ -52,16 +55,38 @@ impl PspEngine {
         let id = watched.intent_id;
         let row = queue::of(&inner.pm, id).await?;
         let Some(row) = row.filter(|row| row.state == PspState::Confirmed) else {
-            return self.forget(watched).await;
+            return self.stop_watching(watched).await;
         };
-        let uid = row.confirm_rq_uid.as_deref();
-        let answer = driver.sent_back(uid, &row.facts).await;
-        self.keep(&row, &answer.calls).await?;
-        if !answer.is {
-            return Ok(());
-        }
         let intent = intents::get(&inner.pm, id).await?;
         let intent = intent.ok_or(PaymentError::NoSuchIntent)?;
+        let currency = inner.currencies.get(&intent.currency).await?;
+        let (Some(currency), Some(uid)) = (currency, row.confirm_rq_uid.as_deref()) else {
+            return Err(PaymentError::NoSuchIntent);
+        };
+        let made = Made {
+            uid,
+            facts: &row.facts,
+            amount: intent.amount,
+            exponent: currency.exponent,
+            currency: &intent.currency,
+        };
+        let answer = driver.sent_back(&made).await;
+        self.keep(&row, &answer.calls).await?;
+        match answer.word {
+            Word::SentBack => {}
+            // Whatever it was asked before, it may have come back since.
+            Word::Silent(_) => return Ok(()),
+            Word::AsItWas => {
+                watch::heard(&inner.pm, id, inner.clock.now()).await?;
+                return self.end_if_over(watched).await;
+            }
+            Word::Nothing(_) => return self.end_if_over(watched).await,
+            Word::Anothers(why) => {
+                self.alert_anothers(&row, &why).await?;
+                return self.end_if_over(watched).await;
+            }
+        }
+        watch::heard(&inner.pm, id, inner.clock.now()).await?;
         if intent.status != IntentStatus::Completed {
             // The ledger has not been told that it was paid. It is asked again.
             return Ok(());
@@ -86,7 +111,33 @@ impl PspEngine {
         Ok(())
     }
 
-    async fn forget(&self, watched: &Watched) -> Result<(), PaymentError> {
+    /// An answer of after the time that it could come back in is the last.
+    async fn end_if_over(&self, watched: &Watched) -> Result<(), PaymentError> {
+        if self.0.clock.now() < watched.until_at {
+            return Ok(());
+        }
+        self.stop_watching(watched).await
+    }
+
+    async fn alert_anothers(&self, row: &PspTx, why: &str) -> Result<(), StoreError> {
+        let alert = NewAlert {
+            kind: CONTRADICTS,
+            subject: row.intent.to_string(),
+            message: format!(
+                "What {} is asked about for intent {} is not its payment: {why}. Whether its own has \
+                 come back can't be heard; find out at the provider.",
+                row.psp, row.intent
+            ),
+            details: json!({
+                "psp": row.psp,
+                "payment_id": row.facts.response_id,
+                "confirm_rq_uid": row.confirm_rq_uid,
+            }),
+        };
+        self.0.raise(&alert).await
+    }
+
+    async fn stop_watching(&self, watched: &Watched) -> Result<(), PaymentError> {
         let mut tx = pm::begin(&self.0.pm).await?;
         watch::end(&mut tx, watched.intent_id).await?;
         Ok(pm::commit(tx).await?)
@@ -101,11 +152,12 @@ impl Inner {
         intent: &Intent,
     ) -> Result<(), StoreError> {
         let psp = intent.channel;
-        let within = self
-            .providers
-            .get(psp)
-            .and_then(|driver| driver.sends_back_within());
-        let Some(within) = within.and_then(|within| TimeDelta::from_std(within).ok()) else {
+        // Another process may have the provider where this one has not.
+        let within = match self.providers.get(psp) {
+            Some(driver) => driver.sends_back_within().map(TimeDelta::from_std),
+            None => psp.sends_back_within().map(Ok),
+        };
+        let Some(Ok(within)) = within else {
             return Ok(());
         };
         let now = self.clock.now();

@@ -13,7 +13,7 @@ use crate::domain::ids::{BrokerId, RequestId};
 use crate::domain::ledger::{HOLD_INDEX, SETTLE_INDEX, TransferId, transfer_id};
 use crate::domain::request::{Owing, Request};
 use crate::domain::request_event::Event;
-use crate::domain::saga::{Outcome, SagaKind, StepDirection};
+use crate::domain::saga::{Outcome, StepDirection};
 use crate::stores::StoreError;
 use crate::stores::book;
 use crate::stores::ledger::TransferRecord;
@@ -86,7 +86,7 @@ impl Reconcile {
             .sagas
             .values()
             .flatten()
-            .filter(|saga| saga.kind == SagaKind::Confirm)
+            .filter(|saga| saga.kind.books())
             .map(|saga| saga.saga_id)
             .collect();
         for obligation in obligations::of_sagas(master, &confirms).await? {

@@ -8,18 +8,21 @@ use super::{
     BETWEEN_LOOKS, Finding, InvariantReport, LOOKS, PAGE, Progress, Reconcile, ReconcileError,
 };
 use crate::domain::ids::BrokerId;
-use crate::domain::ledger::{TransferId, transfer_id};
+use crate::domain::ledger::{TransferId, payout_index, transfer_id};
 use crate::domain::payment::book_step;
 use crate::domain::payment::evidence::{InBook, Reservation, Standing, Transfer};
+use crate::domain::payment::transfers::{Expected, Money};
 use crate::domain::saga::{Outcome, StepDirection};
 use crate::stores::StoreError;
 use crate::stores::book::{self, StepOutcome};
-use crate::stores::ledger::TransferKind;
+use crate::stores::ledger::{TransferKind, TransferRecord};
 use crate::stores::pm::intents::Intent;
 use crate::stores::pm::{audit, intents};
 
 /// Transfer indexes of an intent.
 const INDEXES: u32 = 6;
+/// From a hold's index to its post's or void's.
+const SETTLES: u32 = payout_index::SETTLE_AMOUNT - payout_index::HOLD_AMOUNT;
 
 impl Reconcile {
     /// Checks every intent.
@@ -94,7 +97,8 @@ impl Reconcile {
                 book: books.get(&intent.id).copied(),
                 transfers: seen,
             };
-            let what = standing.breaks();
+            let mut what: Vec<String> = standing.breaks().into_iter().map(str::to_owned).collect();
+            what.extend(other_moves(intent, there));
             if !what.is_empty() {
                 wrong.insert(intent.id, what);
             }
@@ -133,8 +137,67 @@ impl Reconcile {
     }
 }
 
-type Wrong = BTreeMap<Uuid, Vec<&'static str>>;
+type Wrong = BTreeMap<Uuid, Vec<String>>;
 type Away = BTreeMap<BrokerId, String>;
+
+/// Transfers that move something else than the intent says.
+fn other_moves(intent: &Intent, there: &[Option<TransferRecord>]) -> Vec<String> {
+    let money = Money {
+        kind: intent.kind,
+        channel: intent.channel,
+        wallet: &intent.wallet,
+        currency: &intent.currency,
+        amount: intent.amount,
+        fee: intent.fee,
+    };
+    let expected = match money.transfers() {
+        Ok(expected) => expected,
+        Err(error) => return vec![error.to_string()],
+    };
+    let both = (0..).zip(expected).zip(there);
+    both.filter_map(|((index, expected), record)| {
+        differs(intent.id, index, intent.ledger, expected, record.as_ref()?)
+    })
+    .collect()
+}
+
+/// What a transfer has that it must not have; of each the first.
+pub(super) fn differs(
+    operation: Uuid,
+    index: u32,
+    ledger: u32,
+    expected: Option<Expected>,
+    found: &TransferRecord,
+) -> Option<String> {
+    let Some(expected) = expected else {
+        return Some(format!("it has a transfer {index}, and must have none"));
+    };
+    let settles = match found.kind {
+        TransferKind::Single | TransferKind::Hold => None,
+        TransferKind::Post(hold) | TransferKind::Void(hold) => Some(hold),
+    };
+    let hold = index
+        .checked_sub(SETTLES)
+        .map(|index| transfer_id(operation, index));
+    let what = if found.amount != u128::from(expected.amount) {
+        format!("moves {} and not {}", found.amount, expected.amount)
+    } else if found.debit != expected.debit {
+        "is from another account".to_owned()
+    } else if found.credit != expected.credit {
+        "is to another account".to_owned()
+    } else if found.ledger != ledger {
+        format!("is on ledger {} and not {ledger}", found.ledger)
+    } else if found.code != expected.code.number() {
+        format!("has code {} and not {}", found.code, expected.code.number())
+    } else if found.operation != operation {
+        format!("is of {}", found.operation)
+    } else if settles.is_some() && settles != hold {
+        "settles another hold".to_owned()
+    } else {
+        return None;
+    };
+    Some(format!("transfer {index} {what}"))
+}
 
 fn in_book(id: Uuid, outcomes: &[StepOutcome]) -> InBook {
     let has = |step, direction| {

@@ -17,12 +17,12 @@ use crate::domain::chain::Entry;
 use crate::domain::effects::{self, Named};
 use crate::domain::ids::RequestId;
 use crate::domain::ledger::{AccountName, HOLD_INDEX, SETTLE_INDEX, account_id, transfer_id};
-use crate::domain::money::Currency;
+use crate::domain::money::{Amount, Currency};
 use crate::domain::obligation::ObligationStatus;
 use crate::domain::plan::{self, Action, Debt, Plan};
 use crate::domain::request::{Request, RequestStatus};
 use crate::domain::request_event::{self, Event, EventKind};
-use crate::domain::saga::{Outcome, SagaKind, SagaStatus, StepDirection};
+use crate::domain::saga::{Outcome, SagaStatus, StepDirection};
 use crate::stores::ledger::TransferKind;
 use crate::stores::master::audit::SagaOf;
 use crate::stores::master::requests;
@@ -66,6 +66,7 @@ impl Reconcile {
             }
         }
         self.settled_obligations(&mut report).await?;
+        self.netted(&mut report).await?;
         self.strays(&mut report).await?;
         Ok(report)
     }
@@ -155,28 +156,28 @@ impl Evidence {
         {
             found.push(format!("is owned by saga {owner}, which does not run"));
         }
-        let completed = request.status == RequestStatus::Completed;
-        if running && !completed {
+        if running {
             return Ok(());
         }
-        let completion = events
-            .iter()
-            .rev()
-            .map(|(event, _)| event)
-            .find(|event| completed && event.kind == EventKind::Completed);
-        let plan = completion.and_then(|event| plan_of(request, event, currencies, found));
-        if completed && plan.is_none() {
+        let bookings = bookings(request, events, currencies, found);
+        if request.status == RequestStatus::Completed && bookings.is_empty() {
             found.push("completed, and no event says by which saga".to_owned());
         }
-        let named = completion.map(named).unwrap_or_default();
-        self.settlement_faults(request, completion, found);
-        let breaks = effects::breaks(plan.as_ref(), &here, &named);
+        let named = bookings.iter().flat_map(|booking| named(booking.event));
+        let named: BTreeSet<Named> = named.collect();
+        let first = bookings.first().map(|first| {
+            let repaid = first.plan.debt().map_or(0, |debt| debt.amount);
+            (first.event, repaid)
+        });
+        self.settlement_faults(request, first, found);
+        let plans: Vec<&Plan> = bookings.iter().map(|booking| &booking.plan).collect();
+        let breaks = effects::breaks(&plans, &here, &named);
         found.extend(breaks.iter().map(ToString::to_string));
-        for saga in sagas.iter().filter(|saga| saga.kind == SagaKind::Confirm) {
-            let of_saga = plan.as_ref().filter(|plan| plan.saga_id == saga.saga_id);
-            self.saga_faults(&subject, saga, of_saga, found);
+        for saga in sagas.iter().filter(|saga| saga.kind.books()) {
+            let of_saga = plans.iter().find(|plan| plan.saga_id == saga.saga_id);
+            self.saga_faults(&subject, saga, of_saga.copied(), found);
         }
-        if let Some(plan) = &plan {
+        for plan in plans {
             self.outcome_faults(plan, found);
             if !sagas.iter().any(|saga| saga.saga_id == plan.saga_id) {
                 let id = plan.saga_id;
@@ -287,22 +288,68 @@ impl Evidence {
     }
 }
 
-/// What the completion must have done, from the request and its terms alone.
-fn plan_of(
+/// What has been booked of a request, and the event that says so.
+struct Booking<'a> {
+    event: &'a Event,
+    plan: Plan,
+}
+
+/// What the completion must have done, and the correction after a dispute, from the request, its
+/// terms and what its events say of amounts.
+fn bookings<'a>(
     request: &Request,
-    completion: &Event,
+    events: &'a [(Event, Hash)],
     currencies: &[Currency],
     found: &mut Vec<String>,
-) -> Option<Plan> {
-    let saga = completion.payload.get("saga").and_then(Value::as_str);
-    let saga_id = saga.and_then(|text| Uuid::parse_str(text).ok())?;
+) -> Vec<Booking<'a>> {
     let currency = currencies.iter().find(|one| one.code == request.currency);
     let Some(currency) = currency else {
         let code = &request.currency;
         found.push(format!("{code} is no currency of the network"));
-        return None;
+        return Vec::new();
     };
-    plan::confirm(request, saga_id, request.settled_amount(), currency)
+    let text = |event: &'a Event, name: &str| event.payload.get(name).and_then(Value::as_str);
+    let minor = |event| text(event, "received_amount").and_then(|minor| minor.parse().ok());
+    let mut booked = request.amount;
+    let mut bookings = Vec::new();
+    for (event, _) in events {
+        let saga = text(event, "saga").and_then(|id| Uuid::parse_str(id).ok());
+        let plan = match event.kind {
+            EventKind::Confirmed | EventKind::Enforced if bookings.is_empty() => {
+                let received = minor(event).and_then(|minor| Amount::from_minor(minor).ok());
+                booked = received.unwrap_or(request.amount);
+                continue;
+            }
+            EventKind::Completed => {
+                saga.and_then(|saga| plan::confirm(request, saga, booked, currency))
+            }
+            EventKind::Corrected => {
+                let before = Request {
+                    received_amount: Some(booked),
+                    ..request.clone()
+                };
+                saga.zip(minor(event))
+                    .and_then(|(saga, counts)| plan::correct(&before, saga, counts, currency))
+            }
+            _ => continue,
+        };
+        bookings.extend(plan.map(|plan| Booking { event, plan }));
+    }
+    let counts = match request.status {
+        RequestStatus::Completed | RequestStatus::Disputed => true,
+        // An arbiter found that nothing of it counts.
+        RequestStatus::Cancelled => bookings.len() > 1,
+        RequestStatus::Pending
+        | RequestStatus::Accepting
+        | RequestStatus::Accepted
+        | RequestStatus::Sent
+        | RequestStatus::Rejected
+        | RequestStatus::Expired => false,
+    };
+    if !counts {
+        bookings.clear();
+    }
+    bookings
 }
 
 /// The request's own chain of events, from its genesis to what the request says is its last, and

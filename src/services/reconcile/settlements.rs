@@ -7,7 +7,7 @@ use super::evidence::Evidence;
 use super::{
     BETWEEN_LOOKS, Finding, InvariantReport, LOOKS, REQUESTS_PAGE, Reconcile, ReconcileError,
 };
-use crate::domain::request::{Request, RequestStatus};
+use crate::domain::request::Request;
 use crate::domain::request_event::Event;
 use crate::domain::settlement::PartStatus;
 use crate::stores::master::audit::{self, Unsettled};
@@ -18,7 +18,7 @@ impl Evidence {
     pub(super) fn settlement_faults(
         &self,
         request: &Request,
-        completion: Option<&Event>,
+        completion: Option<(&Event, u64)>,
         found: &mut Vec<String>,
     ) {
         if self.credit.get(&request.id) != Some(&request.credit_hold()) {
@@ -35,9 +35,11 @@ impl Evidence {
             .map(|part| part.settled_amount)
             .sum();
         let amount = request.amount.minor();
-        let (promises, repays) = match (request.settles, request.status) {
-            (Some(_), RequestStatus::Completed) => (0, request.settled_amount().minor()),
-            (Some(_), _) if request.is_under_way() => (amount, 0),
+        let (promises, repays) = match (request.settles, completion) {
+            // What a completion has repaid stays repaid, whatever an arbiter corrects later: that is
+            // a debt of its own.
+            (Some(_), Some((_, repaid))) => (0, repaid),
+            (Some(_), None) if request.is_under_way() => (amount, 0),
             _ => (0, 0),
         };
         if reserved != promises {
@@ -48,7 +50,8 @@ impl Evidence {
         if settled != repays {
             found.push(format!("it has repaid {settled}, not {repays}"));
         }
-        let mut named = completion.map(named).unwrap_or_default();
+        let named = completion.map(|(event, _)| named(event));
+        let mut named = named.unwrap_or_default();
         let mut stands: Vec<_> = of(PartStatus::Settled)
             .map(|part| (part.obligation.to_string(), part.settled_amount.to_string()))
             .collect();

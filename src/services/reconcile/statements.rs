@@ -1,8 +1,8 @@
 //! Invariant 5, the providers' part: their statements say the same as we do.
 //!
 //! A statement is taken in as a CSV file, with a header and in any order of columns. What it says is
-//! kept, so that a review shows it and later runs compare it again; the same line of a later
-//! statement replaces it.
+//! kept by the file, so that a review shows it and later runs compare it again; the same file once
+//! more changes nothing.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -15,11 +15,15 @@ use super::{
     BETWEEN_LOOKS, Finding, InvariantReport, LOOKS, PAGE, Progress, Reconcile, ReconcileError,
 };
 use crate::domain::money::{Amount, CurrencyCode};
-use crate::domain::payment::PspName;
-use crate::domain::payment::statement::{Line, LineStatus, differences};
+use crate::domain::payment::statement::{Entry, Line, LineStatus, differences};
+use crate::domain::payment::{PspName, is_a_time};
 use crate::domain::text;
 use crate::stores::pm::{self, statements};
 
+/// Names a file by what is in it; never changes.
+const STATEMENT_NS: Uuid = Uuid::from_u128(0x2d7c_94e1_5a30_5f6b_8c1e_7b93_40d2_e5a8);
+/// Columns that a statement has.
+const NEEDED: [&str; 6] = ["provider", "uid", "currency", "amount", "paid_at", "status"];
 /// Lines that are taken in by one statement.
 const LINES_AT_ONCE: usize = 500;
 /// Of a provider's names for things.
@@ -30,8 +34,12 @@ const MAX_NAME: usize = 128;
 pub enum StatementError {
     #[error("line {line}: {what}")]
     Line { line: u64, what: String },
+    #[error("it is no statement: its first line lacks the columns {0}")]
+    Columns(String),
     #[error("it is no CSV: {0}")]
     Csv(#[from] csv::Error),
+    #[error("it can't be read: {0}")]
+    Read(#[from] std::io::Error),
     #[error(transparent)]
     Reconcile(#[from] ReconcileError),
 }
@@ -63,37 +71,50 @@ impl Reconcile {
     /// See [`StatementError`].
     pub async fn take_statement(
         &self,
-        file: impl Read + Send,
+        mut file: impl Read + Send,
     ) -> Result<BTreeMap<PspName, usize>, StatementError> {
-        let now = self.systems.clock.now();
+        let mut text = Vec::new();
+        file.read_to_end(&mut text)?;
+        let (import, now) = (Uuid::new_v5(&STATEMENT_NS, &text), self.systems.clock.now());
         let mut counts = BTreeMap::new();
-        let mut waiting: BTreeMap<PspName, Vec<Line>> = BTreeMap::new();
+        let mut waiting: BTreeMap<PspName, Vec<Entry>> = BTreeMap::new();
         let mut tx = pm::begin(&self.systems.pm).await?;
         let mut reader = csv::ReaderBuilder::new()
             .trim(csv::Trim::All)
-            .from_reader(file);
-        for record in reader.deserialize::<Record>() {
+            .from_reader(text.as_slice());
+        let header = reader.headers()?.clone();
+        let missing = NEEDED
+            .iter()
+            .filter(|name| !header.iter().any(|has| has == **name));
+        let missing: Vec<&str> = missing.copied().collect();
+        if !missing.is_empty() {
+            return Err(StatementError::Columns(missing.join(", ")));
+        }
+        for record in reader.records() {
             let record = record?;
-            let at = counts.values().sum::<usize>() as u64 + 2;
+            let at = record.position().map_or(0, csv::Position::line);
+            let record: Record = record.deserialize(Some(&header))?;
             let psp = record.provider;
             let line = self
                 .line(record)
                 .await?
                 .map_err(|what| StatementError::Line { line: at, what })?;
             *counts.entry(psp).or_default() += 1;
-            let lines = waiting.entry(psp).or_default();
-            // One statement can't say two things of one line: what it says last stands.
-            lines
-                .retain(|other| (&other.uid, &other.response_id) != (&line.uid, &line.response_id));
-            lines.push(line);
-            if lines.len() == LINES_AT_ONCE {
-                statements::put(&mut tx, psp, lines, now).await?;
-                lines.clear();
+            let entries = waiting.entry(psp).or_default();
+            entries.push(Entry {
+                import,
+                at,
+                imported_at: now,
+                line,
+            });
+            if entries.len() == LINES_AT_ONCE {
+                statements::put(&mut tx, psp, entries).await?;
+                entries.clear();
             }
         }
-        for (psp, lines) in &waiting {
-            if !lines.is_empty() {
-                statements::put(&mut tx, *psp, lines, now).await?;
+        for (psp, entries) in &waiting {
+            if !entries.is_empty() {
+                statements::put(&mut tx, *psp, entries).await?;
             }
         }
         pm::commit(tx).await?;
@@ -111,6 +132,12 @@ impl Reconcile {
         }
         if let Err(what) = names {
             return Ok(Err(what));
+        }
+        if !is_a_time(record.paid_at) {
+            return Ok(Err(format!(
+                "paid_at {} is no time of a payment",
+                record.paid_at
+            )));
         }
         let Some(currency) = self.currencies.get(&record.currency).await? else {
             return Ok(Err(format!("currency {} is none of ours", record.currency)));

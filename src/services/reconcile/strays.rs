@@ -202,7 +202,7 @@ impl Reconcile {
     }
 
     /// Those of some subjects whose requests are there.
-    async fn there(
+    pub(super) async fn there(
         &self,
         subjects: impl Iterator<Item = &str>,
     ) -> Result<BTreeSet<String>, ReconcileError> {

@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use super::{Fault, Run, Systems};
 use crate::domain::plan::{Plan, Step};
-use crate::domain::request::{Booked, Change, Request};
+use crate::domain::request::{Booked, Change, Request, RequestStatus};
 use crate::domain::saga::{Direction, SagaKind, SagaStatus};
 use crate::domain::settlement::Part;
 use crate::runtime::Entropy;
@@ -20,7 +20,7 @@ use crate::services::lanes::Lanes;
 use crate::stores::StoreError;
 use crate::stores::master::alerts::{self, NewAlert};
 use crate::stores::master::requests::{self, Sealed};
-use crate::stores::master::{self, MasterTx, feed, obligations, sagas, settlements};
+use crate::stores::master::{self, MasterTx, disputes, feed, obligations, sagas, settlements};
 use crate::stores::pool::Pool;
 
 /// Who ends a saga, in the events of its request.
@@ -93,8 +93,16 @@ impl Ending {
                 settlements::release(tx, &subject, now).await?;
                 Ok(Vec::new())
             }
-            (SagaKind::Accept | SagaKind::Confirm | SagaKind::Release, _) => Ok(Vec::new()),
+            (SagaKind::Accept | SagaKind::Confirm | SagaKind::Correct | SagaKind::Release, _) => {
+                Ok(Vec::new())
+            }
         }
+    }
+
+    /// Whether it did what an arbiter had decided.
+    fn enforces(&self) -> bool {
+        let status = self.request.as_ref().map(|request| request.status);
+        status == Some(RequestStatus::Disputed)
     }
 
     /// The request's change; a release leaves it as it is.
@@ -106,6 +114,10 @@ impl Ending {
             (SagaKind::Accept, true) => Some(request.accept_failed(reason, now)),
             (SagaKind::Confirm, false) => Some(request.completed(&self.booked, settled, now)),
             (SagaKind::Confirm, true) => Some(request.confirm_failed(reason, now)),
+            (SagaKind::Correct, false) => {
+                Some(request.corrected(&self.booked, self.plan.corrected_by(), now))
+            }
+            (SagaKind::Correct, true) => Some(request.correction_failed(reason, now)),
             (SagaKind::Release, _) => None,
         }
     }
@@ -276,6 +288,9 @@ async fn write(
     obligations::activate(tx, &with_obligation(Direction::Forward), now).await?;
     obligations::fail(tx, &with_obligation(Direction::Back)).await?;
     for ending in endings {
+        if ending.enforces() {
+            end_dispute(tx, ending, now).await?;
+        }
         if ending.direction == Direction::Back {
             let undone: Vec<&Step> = ending.plan.before_pivot().collect();
             sagas::insert_undone(tx, ending.plan.saga_id, undone, now).await?;
@@ -286,6 +301,32 @@ async fn write(
     }
     Ok(Some(ends))
 }
+
+/// The dispute is over; or, where a book has refused what was decided, waits for a person.
+async fn end_dispute(
+    tx: &mut MasterTx,
+    ending: &Ending,
+    now: DateTime<Utc>,
+) -> Result<(), StoreError> {
+    let subject = ending.plan.subject;
+    if ending.direction == Direction::Forward {
+        disputes::end(tx, subject, now).await?;
+        return alerts::resolve(tx, UNENFORCED, &subject.to_string(), now)
+            .await
+            .map(drop);
+    }
+    disputes::wait(tx, subject, now).await?;
+    let alert = NewAlert {
+        kind: UNENFORCED,
+        subject: subject.to_string(),
+        message: format!("a book refused what an arbiter has decided of {subject}"),
+        details: json!({ "saga": ending.plan.saga_id }),
+    };
+    alerts::raise(tx, &alert, now).await.map(drop)
+}
+
+/// A decision that a book has refused to follow.
+const UNENFORCED: &str = "dispute_unenforced";
 
 fn diverted(ending: &Ending) -> NewAlert {
     NewAlert {

@@ -126,7 +126,9 @@ pub async fn append_once(
     } else {
         write(&mut tx, &page, &head, now).await?;
     }
+    failpoint::at("book.once.commit.before");
     tx.commit().await?;
+    failpoint::at("book.once.commit.after");
     Ok(Once::Outcome(outcome))
 }
 

@@ -123,7 +123,8 @@ impl Origin {
                 | EntryKind::RequestCommission
                 | EntryKind::Settlement
                 | EntryKind::OrderPrincipal
-                | EntryKind::OrderCommission,
+                | EntryKind::OrderCommission
+                | EntryKind::DisputeCorrection,
             )
             | None => false,
         }

@@ -1,5 +1,6 @@
 //! What reconciliation reads of the master, beyond what the product needs from day to day.
 
+pub mod netting;
 mod strays;
 
 pub use strays::{

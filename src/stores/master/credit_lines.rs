@@ -139,12 +139,8 @@ pub async fn set(
     Ok(())
 }
 
-/// The lines that a broker gives and that it is given, with what is used of each.
-///
-/// # Errors
-/// The master's.
-pub async fn of_broker(master: &Pool, broker: BrokerId) -> Result<Vec<CreditLine>, StoreError> {
-    sqlx::query_as(
+macro_rules! lines {
+    () => {
         "SELECT l.creditor_broker_id, l.debtor_broker_id, l.currency_code, l.limit_amount,
                 l.updated_at,
                 CAST((SELECT COALESCE(SUM(o.remaining_amount), 0) FROM obligation o
@@ -155,10 +151,40 @@ pub async fn of_broker(master: &Pool, broker: BrokerId) -> Result<Vec<CreditLine
                       WHERE r.credit_debtor_id = l.debtor_broker_id
                         AND r.credit_creditor_id = l.creditor_broker_id
                         AND r.currency_code = l.currency_code) AS UNSIGNED) AS used_amount
-         FROM credit_line l
-         WHERE l.creditor_broker_id = ? OR l.debtor_broker_id = ?
-         ORDER BY l.creditor_broker_id, l.debtor_broker_id, l.currency_code",
-    )
+         FROM credit_line l "
+    };
+}
+
+/// One line by its primary key.
+pub const ONE: &str = concat!(
+    lines!(),
+    "WHERE l.creditor_broker_id = ? AND l.debtor_broker_id = ? AND l.currency_code = ?"
+);
+
+/// A line with what is used of it; nothing where there is no bound.
+///
+/// # Errors
+/// The master's.
+pub async fn get(master: &Pool, debts: &Debts) -> Result<Option<CreditLine>, StoreError> {
+    sqlx::query_as(ONE)
+        .bind(debts.creditor)
+        .bind(debts.debtor)
+        .bind(debts.currency.as_str())
+        .fetch_optional(master)
+        .await
+        .map_err(failed)
+}
+
+/// The lines that a broker gives and that it is given, with what is used of each.
+///
+/// # Errors
+/// The master's.
+pub async fn of_broker(master: &Pool, broker: BrokerId) -> Result<Vec<CreditLine>, StoreError> {
+    sqlx::query_as(concat!(
+        lines!(),
+        "WHERE l.creditor_broker_id = ? OR l.debtor_broker_id = ?
+         ORDER BY l.creditor_broker_id, l.debtor_broker_id, l.currency_code"
+    ))
     .bind(broker)
     .bind(broker)
     .fetch_all(master)

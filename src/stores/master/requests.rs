@@ -10,7 +10,7 @@ use chrono::{DateTime, Utc};
 use sqlx::types::Json;
 use sqlx::{FromRow, MySql, QueryBuilder};
 
-use super::failed;
+use super::{cities, failed};
 use crate::domain::canonical::Hash;
 use crate::domain::ids::{BrokerId, RequestId};
 use crate::domain::request::{Change, Request, RequestKind, RequestStatus};
@@ -18,7 +18,7 @@ use crate::domain::request_event::Event;
 use crate::stores::StoreError;
 use crate::stores::master::MasterTx;
 use crate::stores::pool::Pool;
-use crate::stores::sql::{chunks, push_after};
+use crate::stores::sql::{chunks, padded, push_after};
 
 use row::{EventRow, RequestRow, request_columns};
 
@@ -71,7 +71,7 @@ pub async fn insert(tx: &mut MasterTx, sealed: &Sealed) -> Result<(), StoreError
     sqlx::query(concat!(
         "INSERT INTO network_request (",
         request_columns!(),
-        ", is_order) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+        ", is_order) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
     ))
     .bind(request.id.bits())
     .bind(request.author)
@@ -108,6 +108,7 @@ pub async fn insert(tx: &mut MasterTx, sealed: &Sealed) -> Result<(), StoreError
     .bind(request.settles.map(Json))
     .bind(request.auto_confirm)
     .bind(&request.pickup_hash)
+    .bind(request.booked_saga_id)
     .bind(request.id.is_order())
     .execute(&mut *tx)
     .await
@@ -133,7 +134,7 @@ pub async fn update(
              target_broker_id = ?, status = ?, version = ?, received_amount = ?,
              counterparty_account = ?, confirm_by = ?, proposal = ?, proposal_by = ?, saga_id = ?,
              reservation_saga_id = ?, proof_digest = ?, event_seq = ?, event_hash = ?,
-             accepted_at = ?, sent_at = ?, closed_at = ?, updated_at = ?, pickup_hash = ?,
+             accepted_at = ?, sent_at = ?, closed_at = ?, updated_at = ?, pickup_hash = ?, booked_saga_id = ?,
              credit_debtor_id = ?, credit_creditor_id = ?, credit_amount = ?
          WHERE request_id = ? AND version = ? AND saga_id <=> ?",
     )
@@ -159,6 +160,7 @@ pub async fn update(
     .bind(request.closed_at)
     .bind(request.updated_at)
     .bind(&request.pickup_hash)
+    .bind(request.booked_saga_id)
     .bind(credit.map(|owing| owing.debtor))
     .bind(credit.map(|owing| owing.creditor))
     .bind(credit.map(|owing| owing.amount))
@@ -247,7 +249,7 @@ pub struct After {
 }
 
 /// A broker's requests or orders, newest first: those it made, those made to it, and open broadcasts
-/// of others, of orders those for a city that it serves. Three indexed reads, merged, so that a page costs the same however many there are.
+/// of others, of orders those for the cities that it serves.
 ///
 /// # Errors
 /// The master's, or a row that can't be read.
@@ -258,30 +260,71 @@ pub async fn list(
     after: Option<After>,
     limit: u32,
 ) -> Result<Vec<Request>, StoreError> {
-    let mut builder = QueryBuilder::<MySql>::new("");
-    for (number, mine) in [Mine::Author, Mine::Target, Mine::Broadcast]
-        .into_iter()
-        .enumerate()
-    {
+    let cities = if filter.orders {
+        cities::of_broker(master, broker).await?
+    } else {
+        Vec::new()
+    };
+    let rows: Vec<RequestRow> = newest("", (broker, &cities), filter, after, limit)
+        .build_query_as()
+        .fetch_all(master)
+        .await
+        .map_err(failed)?;
+    rows.into_iter().map(RequestRow::read).collect()
+}
+
+/// The statement of a list, after `prefix`: a range of an index for what the broker made, one for
+/// what was made to it, and for open broadcasts one, of orders one for each city. Each gives at most
+/// a page of ids; they are merged, and only the rows of the page are read whole. So without a status
+/// or a kind to filter by a page costs the same however many there are. Broadcasts are read past
+/// where the broker made them itself.
+#[must_use]
+pub fn newest(
+    prefix: &'static str,
+    (broker, cities): (BrokerId, &[String]),
+    filter: Filter,
+    after: Option<After>,
+    limit: u32,
+) -> QueryBuilder<MySql> {
+    let mut parts = vec![Mine::Author, Mine::Target];
+    let open = RequestStatus::Pending;
+    if filter.status.is_none_or(|status| status == open) {
+        if filter.orders {
+            // Filled up with cities that are none, so that the statement stays prepared.
+            let places = if cities.is_empty() {
+                0
+            } else {
+                padded(cities.len())
+            };
+            let cities = cities.iter().map(|city| Some(city.as_str()));
+            let cities = cities.chain(std::iter::repeat(None)).take(places);
+            parts.extend(cities.map(Mine::OpenIn));
+        } else {
+            parts.push(Mine::Open);
+        }
+    }
+    let mut builder = QueryBuilder::<MySql>::new(prefix);
+    builder.push(concat!("SELECT ", request_columns!(), " FROM ("));
+    for (number, mine) in parts.into_iter().enumerate() {
         builder.push(if number == 0 { "(" } else { " UNION ALL (" });
-        builder.push(concat!(
-            "SELECT ",
-            request_columns!(),
-            " FROM network_request WHERE "
-        ));
+        builder
+            .push(
+                "SELECT request_id AS id, created_at AS made_at FROM network_request FORCE INDEX (",
+            )
+            .push(mine.index())
+            .push(") WHERE is_order = ")
+            .push_bind(filter.orders);
         match mine {
-            Mine::Author => builder.push("author_broker_id = ").push_bind(broker),
-            Mine::Target => builder.push("target_broker_id = ").push_bind(broker),
-            Mine::Broadcast => builder
-                .push("broadcast = 1 AND status = 'pending' AND author_broker_id <> ")
+            Mine::Author => builder.push(" AND author_broker_id = ").push_bind(broker),
+            Mine::Target => builder.push(" AND target_broker_id = ").push_bind(broker),
+            Mine::Open | Mine::OpenIn(_) => builder
+                .push(" AND broadcast = 1 AND status = 'pending' AND author_broker_id <> ")
                 .push_bind(broker),
         };
-        builder.push(" AND is_order = ").push_bind(filter.orders);
-        if filter.orders && matches!(mine, Mine::Broadcast) {
+        if let Mine::OpenIn(city) = mine {
             builder
-                .push(" AND city_code IN (SELECT city_code FROM broker_city WHERE broker_id = ")
-                .push_bind(broker)
-                .push(")");
+                .push(" AND city_code = ")
+                .push_bind(city.map(str::to_owned));
         }
         if let Some(status) = filter.status {
             builder.push(" AND status = ").push_bind(status.as_str());
@@ -299,21 +342,35 @@ pub async fn list(
             .push(")");
     }
     builder
-        .push(" ORDER BY created_at DESC, request_id DESC LIMIT ")
-        .push_bind(limit);
-    let rows: Vec<RequestRow> = builder
-        .build_query_as()
-        .fetch_all(master)
-        .await
-        .map_err(failed)?;
-    rows.into_iter().map(RequestRow::read).collect()
+        .push(" ORDER BY made_at DESC, id DESC LIMIT ")
+        .push_bind(limit)
+        .push(
+            ") AS page STRAIGHT_JOIN network_request ON request_id = id
+             ORDER BY created_at DESC, request_id DESC",
+        );
+    builder
 }
 
+/// Why a request is in a broker's list.
 #[derive(Clone, Copy)]
-enum Mine {
+enum Mine<'a> {
     Author,
     Target,
-    Broadcast,
+    /// A broadcast that nobody has accepted.
+    Open,
+    /// The same for a city; none is no city.
+    OpenIn(Option<&'a str>),
+}
+
+impl Mine<'_> {
+    const fn index(self) -> &'static str {
+        match self {
+            Self::Author => "request_author_orders",
+            Self::Target => "request_target_orders",
+            Self::Open => "request_open",
+            Self::OpenIn(_) => "request_open_orders",
+        }
+    }
 }
 
 /// Two ranges of the index on (status, `deadline_at`, `request_id`), merged.

@@ -31,7 +31,8 @@ pub const LOCK_OPEN: &str = "SELECT obligation_id, remaining_amount - reserved_a
       AND status = 'active'
     ORDER BY created_at, obligation_id LIMIT ? FOR UPDATE";
 
-/// Locks a debt's active obligations, oldest first, or one of them alone.
+/// Locks a debt's active obligations, oldest first, or one of them alone; as many as it takes until
+/// `enough` minor units are free, and at most [`MAX_PARTS`].
 ///
 /// # Errors
 /// The master's.
@@ -39,26 +40,44 @@ pub async fn lock_open(
     tx: &mut MasterTx,
     debts: &Debts,
     only: Option<ObligationId>,
+    enough: u64,
 ) -> Result<Vec<Open>, StoreError> {
-    let query = match only {
-        None => sqlx::query_as(LOCK_OPEN),
-        Some(id) => sqlx::query_as(
+    if let Some(id) = only {
+        let row: Option<(u64, u64)> = sqlx::query_as(
             "SELECT obligation_id, remaining_amount - reserved_amount FROM obligation
              WHERE obligation_id = ? AND debtor_broker_id = ? AND creditor_broker_id = ?
-               AND currency_code = ? AND status = 'active' LIMIT ? FOR UPDATE",
+               AND currency_code = ? AND status = 'active' FOR UPDATE",
         )
-        .bind(id.bits()),
-    };
-    let rows: Vec<(u64, u64)> = query
+        .bind(id.bits())
         .bind(debts.debtor)
         .bind(debts.creditor)
         .bind(debts.currency.as_str())
-        .bind(u32::try_from(MAX_PARTS).unwrap_or(u32::MAX))
-        .fetch_all(tx)
+        .fetch_optional(tx)
         .await
         .map_err(failed)?;
-    Ok(rows.into_iter().map(open).collect())
+        return Ok(row.into_iter().map(open).collect());
+    }
+    // What is locked already is locked again; the sizes grow, so that it is read twice at most.
+    for size in LOCKED {
+        let rows: Vec<(u64, u64)> = sqlx::query_as(LOCK_OPEN)
+            .bind(debts.debtor)
+            .bind(debts.creditor)
+            .bind(debts.currency.as_str())
+            .bind(u32::try_from(size).unwrap_or(u32::MAX))
+            .fetch_all(&mut *tx)
+            .await
+            .map_err(failed)?;
+        let all = rows.len() < size;
+        let found: Vec<Open> = rows.into_iter().map(open).collect();
+        if all || size == MAX_PARTS || settlement::available(&found) >= enough {
+            return Ok(found);
+        }
+    }
+    Ok(Vec::new())
 }
+
+/// Obligations that are locked at first, and where those don't do.
+const LOCKED: [usize; 3] = [16, 400, MAX_PARTS];
 
 /// What of a debt, or of one obligation of it, nothing has reserved, in minor units.
 ///
@@ -104,7 +123,7 @@ pub async fn reserve(
     amount: u64,
     now: DateTime<Utc>,
 ) -> Result<Result<(), Short>, StoreError> {
-    let found = lock_open(tx, debts, only).await?;
+    let found = lock_open(tx, debts, only, amount).await?;
     let parts = match settlement::allocate(&found, amount) {
         Ok(parts) => parts,
         Err(short) => return Ok(Err(short)),

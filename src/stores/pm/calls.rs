@@ -64,17 +64,46 @@ pub async fn insert(pm: &PgPool, call: &PspCall) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// The calls for an intent, in the order they were made.
+/// Calls that are shown of one intent.
+const SHOWN: i64 = 200;
+
+/// The newest calls for an intent, at most 200, in the order they were made.
 ///
 /// # Errors
 /// The database's.
 pub async fn of(pm: &PgPool, intent: Uuid) -> Result<Vec<PspCallRow>, StoreError> {
     sqlx::query_as(
-        "SELECT operation, rq_uid, request, http_status, response, error, took_us, called_at
-         FROM pm.psp_call WHERE intent_id = $1 ORDER BY called_at, id",
+        "SELECT * FROM (
+             SELECT id, operation, rq_uid, request, http_status, response, error, took_us, called_at
+             FROM pm.psp_call WHERE intent_id = $1 ORDER BY called_at DESC, id DESC LIMIT $2) newest
+         ORDER BY called_at, id",
     )
     .bind(intent)
+    .bind(SHOWN)
     .fetch_all(pm)
     .await
     .map_err(failed)
+}
+
+/// Deletes calls of before a time for payments that are over and that nobody watches any more; gives
+/// how many those were.
+///
+/// # Errors
+/// The database's.
+pub async fn forget(pm: &PgPool, before: DateTime<Utc>, limit: u32) -> Result<u64, StoreError> {
+    let done = sqlx::query(
+        "DELETE FROM pm.psp_call WHERE id IN (
+             SELECT c.id FROM pm.psp_call c
+             JOIN pm.intent i ON i.id = c.intent_id
+             WHERE c.called_at < $1 AND i.status IN ('completed', 'failed', 'returned')
+               AND i.updated_at < $1
+               AND NOT EXISTS (SELECT 1 FROM pm.psp_watch w WHERE w.intent_id = c.intent_id)
+             ORDER BY c.called_at LIMIT $2)",
+    )
+    .bind(before)
+    .bind(i64::from(limit))
+    .execute(pm)
+    .await
+    .map_err(failed)?;
+    Ok(done.rows_affected())
 }

@@ -53,16 +53,24 @@ pub async fn insert(
     Ok(())
 }
 
-/// The history of an intent, from its beginning.
+/// Lines that are shown of one history.
+const SHOWN: i64 = 500;
+
+/// The history of an intent from its beginning: of a longer one its first line and the newest, 500
+/// together.
 ///
 /// # Errors
 /// The database's.
 pub async fn of(pm: &PgPool, intent: Uuid) -> Result<Vec<IntentEventRow>, StoreError> {
     sqlx::query_as(
-        "SELECT status_from, status_to, reason, payload, created_at FROM pm.intent_event
-         WHERE intent_id = $1 ORDER BY id",
+        "SELECT status_from, status_to, reason, payload, created_at FROM (
+             (SELECT * FROM pm.intent_event WHERE intent_id = $1 ORDER BY id LIMIT 1)
+             UNION
+             (SELECT * FROM pm.intent_event WHERE intent_id = $1 ORDER BY id DESC LIMIT $2)) shown
+         ORDER BY id",
     )
     .bind(intent)
+    .bind(SHOWN - 1)
     .fetch_all(pm)
     .await
     .map_err(failed)

@@ -28,8 +28,8 @@ pub async fn find(pm: &PgPool, intention: &Intention) -> Result<Option<Known>, S
     }))
 }
 
-/// Records an intention with what it creates, in the transaction that creates it. A duplicate
-/// error means that somebody else was first.
+/// Records an intention with what it creates, in the transaction that creates it, and by whom where
+/// its client is not one. A duplicate error means that somebody else was first.
 ///
 /// # Errors
 /// The database's; a duplicate.
@@ -37,17 +37,20 @@ pub async fn insert(
     tx: &mut PmTx,
     intention: &Intention,
     subject: &str,
+    by: Option<&str>,
     now: DateTime<Utc>,
 ) -> Result<(), StoreError> {
     sqlx::query(
-        "INSERT INTO pm.idempotency_key (client, idempotency_key, fingerprint, subject, created_at)
-         VALUES ($1, $2, $3, $4, $5)",
+        "INSERT INTO pm.idempotency_key (client, idempotency_key, fingerprint, subject, created_at,
+             made_by)
+         VALUES ($1, $2, $3, $4, $5, $6)",
     )
     .bind(&intention.client)
     .bind(&intention.key)
     .bind(intention.fingerprint.0.to_vec())
     .bind(subject)
     .bind(now)
+    .bind(by)
     .execute(&mut **tx)
     .await
     .map_err(failed)?;

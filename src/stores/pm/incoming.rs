@@ -35,6 +35,10 @@ pub struct Incoming {
     pub wallet: Option<AccountName>,
     pub reason: Option<String>,
     pub resolved_by: Option<String>,
+    /// Since when the provider's word of it is not what its top-up was credited: nobody moves it.
+    pub disputed_at: Option<DateTime<Utc>>,
+    /// What the last try to move it came to.
+    pub last_error: Option<String>,
     /// How often it was told of.
     pub deliveries: u32,
     pub received_at: DateTime<Utc>,
@@ -44,8 +48,8 @@ pub struct Incoming {
 macro_rules! columns {
     () => {
         "p.id, p.psp_name, p.payment_id, p.reference, p.intent_id, p.currency_code, p.ledger, \
-         p.amount, p.paid_at, p.status, p.wallet, p.reason, p.resolved_by, p.deliveries, \
-         p.received_at, p.updated_at"
+         p.amount, p.paid_at, p.status, p.wallet, p.reason, p.resolved_by, p.disputed_at, \
+         p.last_error, p.deliveries, p.received_at, p.updated_at"
     };
 }
 
@@ -64,6 +68,8 @@ struct Row {
     wallet: Option<String>,
     reason: Option<String>,
     resolved_by: Option<String>,
+    disputed_at: Option<DateTime<Utc>>,
+    last_error: Option<String>,
     deliveries: i32,
     received_at: DateTime<Utc>,
     updated_at: DateTime<Utc>,
@@ -91,6 +97,8 @@ impl Row {
             paid_at: self.paid_at,
             reason: self.reason,
             resolved_by: self.resolved_by,
+            disputed_at: self.disputed_at,
+            last_error: self.last_error,
             received_at: self.received_at,
             updated_at: self.updated_at,
         })
@@ -198,7 +206,8 @@ pub async fn ended(pm: &PgPool, limit: u32) -> Result<Vec<Ended>, StoreError> {
          FROM pm.psp_incoming p
          JOIN pm.psp_tx_map t ON t.intent_id = p.intent_id
          JOIN pm.intent i ON i.id = p.intent_id
-         WHERE p.status = 'waiting' AND t.state IN ('CONFIRMED', 'FAILED')
+         WHERE p.status = 'waiting' AND p.disputed_at IS NULL
+           AND t.state IN ('CONFIRMED', 'FAILED')
          ORDER BY p.updated_at, p.id LIMIT $1"
     ))
     .bind(i64::from(limit))
@@ -263,17 +272,22 @@ pub async fn hasten(
     Ok(done.rows_affected())
 }
 
-/// Says by which payment a row was confirmed, where nobody has said yet; gives by which it was.
+/// Says by which payment a row was confirmed, where nobody has said yet and no other was; gives by
+/// which it was.
 ///
 /// # Errors
 /// The database's.
 pub async fn claim(pm: &PgPool, incoming: &Incoming) -> Result<Option<String>, StoreError> {
     sqlx::query_scalar(
-        "UPDATE pm.psp_tx_map SET response_id = COALESCE(response_id, $1)
-         WHERE intent_id = $2 AND state = 'CONFIRMED' RETURNING response_id",
+        "UPDATE pm.psp_tx_map t SET response_id = COALESCE(t.response_id, $1)
+         WHERE t.intent_id = $2 AND t.state = 'CONFIRMED' AND NOT EXISTS (
+             SELECT 1 FROM pm.psp_tx_map o
+             WHERE o.psp_name = $3 AND o.response_id = $1 AND o.intent_id <> $2)
+         RETURNING t.response_id",
     )
     .bind(&incoming.payment_id)
     .bind(incoming.intent)
+    .bind(incoming.psp.as_str())
     .fetch_optional(pm)
     .await
     .map(Option::flatten)
@@ -292,7 +306,8 @@ pub async fn set_status(
     now: DateTime<Utc>,
 ) -> Result<bool, StoreError> {
     let done = sqlx::query(
-        "UPDATE pm.psp_incoming SET status = $1, updated_at = $2 WHERE id = $3 AND status = $4",
+        "UPDATE pm.psp_incoming SET status = $1, last_error = NULL, updated_at = $2
+         WHERE id = $3 AND status = $4",
     )
     .bind(to.as_str())
     .bind(now)
@@ -304,18 +319,113 @@ pub async fn set_status(
     Ok(done.rows_affected() == 1)
 }
 
-/// Has a payment come after all others that wait.
+/// Has a payment come after all others that wait, and keeps what the try came to.
 ///
 /// # Errors
 /// The database's.
-pub async fn put_off(pm: &PgPool, id: Uuid, now: DateTime<Utc>) -> Result<(), StoreError> {
-    sqlx::query("UPDATE pm.psp_incoming SET updated_at = $1 WHERE id = $2")
+pub async fn put_off(
+    pm: &PgPool,
+    id: Uuid,
+    error: &str,
+    now: DateTime<Utc>,
+) -> Result<(), StoreError> {
+    sqlx::query("UPDATE pm.psp_incoming SET last_error = $1, updated_at = $2 WHERE id = $3")
+        .bind(error)
         .bind(now)
         .bind(id)
         .execute(pm)
         .await
         .map_err(failed)?;
     Ok(())
+}
+
+/// Leaves a payment to a person; gives whether nobody had.
+///
+/// # Errors
+/// The database's.
+pub async fn dispute(
+    pm: &PgPool,
+    id: Uuid,
+    why: &str,
+    now: DateTime<Utc>,
+) -> Result<bool, StoreError> {
+    let done = sqlx::query(
+        "UPDATE pm.psp_incoming SET disputed_at = $1, last_error = $2, updated_at = $1
+         WHERE id = $3 AND status = 'waiting' AND disputed_at IS NULL",
+    )
+    .bind(now)
+    .bind(why)
+    .bind(id)
+    .execute(pm)
+    .await
+    .map_err(failed)?;
+    Ok(done.rows_affected() == 1)
+}
+
+/// Payments that were left to a person, the oldest first.
+///
+/// # Errors
+/// The database's, or a row that can't be read.
+pub async fn disputed(pm: &PgPool, limit: u32) -> Result<Vec<Incoming>, StoreError> {
+    let rows: Vec<Row> = sqlx::query_as(concat!(
+        "SELECT ",
+        columns!(),
+        " FROM pm.psp_incoming p
+         WHERE p.status = 'waiting' AND p.disputed_at IS NOT NULL
+         ORDER BY p.received_at, p.id LIMIT $1"
+    ))
+    .bind(i64::from(limit))
+    .fetch_all(pm)
+    .await
+    .map_err(failed)?;
+    rows.into_iter().map(Row::read).collect()
+}
+
+/// The intent that was confirmed by a payment that came in, another than it came in for.
+///
+/// # Errors
+/// The database's.
+pub async fn confirmed_another(
+    pm: &PgPool,
+    incoming: &Incoming,
+) -> Result<Option<Uuid>, StoreError> {
+    sqlx::query_scalar(
+        "SELECT intent_id FROM pm.psp_tx_map
+         WHERE psp_name = $1 AND response_id = $2 AND state = 'CONFIRMED'
+           AND intent_id IS DISTINCT FROM $3",
+    )
+    .bind(incoming.psp.as_str())
+    .bind(&incoming.payment_id)
+    .bind(incoming.intent)
+    .fetch_optional(pm)
+    .await
+    .map_err(failed)
+}
+
+/// Payments that came in for an intent, at most 100, and the one of a name, whoever's it is.
+///
+/// # Errors
+/// The database's, or a row that can't be read.
+pub async fn evidence(
+    tx: &mut PmTx,
+    psp: PspName,
+    intent: Uuid,
+    payment: Option<&str>,
+) -> Result<Vec<Incoming>, StoreError> {
+    let rows: Vec<Row> = sqlx::query_as(concat!(
+        "SELECT ",
+        columns!(),
+        " FROM pm.psp_incoming p
+         WHERE p.intent_id = $1 OR (p.psp_name = $2 AND p.payment_id = $3)
+         ORDER BY p.received_at, p.id LIMIT 100"
+    ))
+    .bind(intent)
+    .bind(psp.as_str())
+    .bind(payment)
+    .fetch_all(&mut **tx)
+    .await
+    .map_err(failed)?;
+    rows.into_iter().map(Row::read).collect()
 }
 
 /// Payments of which nobody knows yet whose they are, the oldest first.
@@ -337,7 +447,8 @@ pub async fn of_nobody(pm: &PgPool, limit: u32) -> Result<Vec<Incoming>, StoreEr
     rows.into_iter().map(Row::read).collect()
 }
 
-/// Writes down whom a person gives a payment to, before it moves; gives whether it is so.
+/// Writes down whom a person gives a payment to, before it moves; gives whether it is so. One that
+/// an intent was confirmed by is nobody else's.
 ///
 /// # Errors
 /// The database's.
@@ -350,10 +461,14 @@ pub async fn give(
     now: DateTime<Utc>,
 ) -> Result<bool, StoreError> {
     let done = sqlx::query(
-        "UPDATE pm.psp_incoming
+        "UPDATE pm.psp_incoming p
          SET wallet = $1, reason = COALESCE(reason, $2), resolved_by = COALESCE(resolved_by, $3),
-             updated_at = $4
-         WHERE id = $5 AND status IN ('suspense', 'unknown') AND (wallet IS NULL OR wallet = $1)",
+             given_at = COALESCE(given_at, $4), updated_at = $4
+         WHERE id = $5 AND status IN ('suspense', 'unknown') AND (wallet IS NULL OR wallet = $1)
+           AND NOT EXISTS (
+               SELECT 1 FROM pm.psp_tx_map t
+               WHERE t.psp_name = p.psp_name AND t.response_id = p.payment_id
+                 AND t.state = 'CONFIRMED')",
     )
     .bind(wallet.to_string())
     .bind(reason)
@@ -381,6 +496,65 @@ pub async fn get(pm: &PgPool, id: Uuid) -> Result<Option<Incoming>, StoreError> 
     row.map(Row::read).transpose()
 }
 
+/// A payment beside what is known of the top-up that it was for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Beside {
+    pub incoming: Incoming,
+    /// The provider's row of the top-up, and the payment that it was confirmed by.
+    pub state: Option<PspState>,
+    pub by: Option<String>,
+    /// The top-up's amount, in minor units.
+    pub wanted: Option<u64>,
+}
+
+/// Payments after one, in the order of their ids; or those of some ids alone.
+///
+/// # Errors
+/// The database's, or a row that can't be read.
+pub async fn audited(
+    pm: &PgPool,
+    after: Uuid,
+    only: Option<&[Uuid]>,
+    limit: u32,
+) -> Result<Vec<Beside>, StoreError> {
+    #[derive(FromRow)]
+    struct BesideRow {
+        #[sqlx(flatten)]
+        row: Row,
+        state: Option<String>,
+        response_id: Option<String>,
+        wanted: Option<i64>,
+    }
+    let rows: Vec<BesideRow> = sqlx::query_as(concat!(
+        "SELECT ",
+        columns!(),
+        ", t.state, t.response_id, i.amount AS wanted
+         FROM pm.psp_incoming p
+         LEFT JOIN pm.psp_tx_map t ON t.intent_id = p.intent_id
+         LEFT JOIN pm.intent i ON i.id = p.intent_id
+         WHERE p.id > $1 AND ($2::uuid[] IS NULL OR p.id = ANY($2))
+         ORDER BY p.id LIMIT $3"
+    ))
+    .bind(after)
+    .bind(only)
+    .bind(i64::from(limit))
+    .fetch_all(pm)
+    .await
+    .map_err(failed)?;
+    let read = |found: BesideRow| {
+        let bad = || corrupt("psp_tx_map", format!("{:?}: state", found.row.intent_id));
+        let state = found.state.as_deref();
+        let state = state.map(|state| PspState::parse(state).ok_or_else(bad));
+        Ok(Beside {
+            state: state.transpose()?,
+            by: found.response_id,
+            wanted: found.wanted.map(i64::unsigned_abs),
+            incoming: found.row.read()?,
+        })
+    };
+    rows.into_iter().map(read).collect()
+}
+
 /// How many payments for a broker's top-ups nobody has yet, and the oldest of them.
 ///
 /// # Errors
@@ -392,7 +566,8 @@ pub async fn open_of(
 ) -> Result<(u64, Vec<Incoming>), StoreError> {
     let count: i64 = sqlx::query_scalar(
         "SELECT COUNT(*) FROM pm.psp_incoming p JOIN pm.intent i ON i.id = p.intent_id
-         WHERE p.status IN ('waiting', 'suspense', 'unknown') AND i.broker_id = $1",
+         WHERE p.status IN ('waiting', 'suspense', 'unknown') AND p.disputed_at IS NULL
+           AND i.broker_id = $1",
     )
     .bind(kept(broker))
     .fetch_one(pm)
@@ -402,7 +577,8 @@ pub async fn open_of(
         "SELECT ",
         columns!(),
         " FROM pm.psp_incoming p JOIN pm.intent i ON i.id = p.intent_id
-         WHERE p.status IN ('waiting', 'suspense', 'unknown') AND i.broker_id = $1
+         WHERE p.status IN ('waiting', 'suspense', 'unknown') AND p.disputed_at IS NULL
+           AND i.broker_id = $1
          ORDER BY p.received_at, p.id LIMIT $2"
     ))
     .bind(kept(broker))
@@ -438,4 +614,31 @@ pub async fn open(
     .await
     .map_err(failed)?;
     rows.into_iter().map(Row::read).collect()
+}
+
+/// Deletes words of before a time about payments that somebody has, or about none; gives how many
+/// those were. The payments stay.
+///
+/// # Errors
+/// The database's.
+pub async fn forget_words(
+    pm: &PgPool,
+    before: DateTime<Utc>,
+    limit: u32,
+) -> Result<u64, StoreError> {
+    let done = sqlx::query(
+        "DELETE FROM pm.psp_callback WHERE id IN (
+             SELECT c.id FROM pm.psp_callback c
+             WHERE c.received_at < $1 AND NOT EXISTS (
+                 SELECT 1 FROM pm.psp_incoming p
+                 WHERE p.psp_name = c.psp_name AND p.payment_id = c.payment_id
+                   AND p.status NOT IN ('credited', 'assigned'))
+             ORDER BY c.received_at LIMIT $2)",
+    )
+    .bind(before)
+    .bind(i64::from(limit))
+    .execute(pm)
+    .await
+    .map_err(failed)?;
+    Ok(done.rows_affected())
 }

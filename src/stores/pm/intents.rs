@@ -141,6 +141,23 @@ pub async fn get(pm: &PgPool, id: Uuid) -> Result<Option<Intent>, StoreError> {
     row.map(Row::read).transpose()
 }
 
+/// An intent as it is, which nobody changes before the end of the transaction.
+///
+/// # Errors
+/// The database's, or a row that can't be read.
+pub async fn lock(tx: &mut PmTx, id: Uuid) -> Result<Option<Intent>, StoreError> {
+    let row: Option<Row> = sqlx::query_as(concat!(
+        "SELECT ",
+        columns!(),
+        " FROM pm.intent WHERE id = $1 FOR UPDATE"
+    ))
+    .bind(id)
+    .fetch_optional(&mut **tx)
+    .await
+    .map_err(failed)?;
+    row.map(Row::read).transpose()
+}
+
 /// An intent, and what the provider knows its sender by.
 ///
 /// # Errors

@@ -207,6 +207,77 @@ pub async fn leave(
     Ok(())
 }
 
+/// An action that nothing mends by itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stuck {
+    pub id: Uuid,
+    pub intent: Uuid,
+    pub action: OutboxAction,
+    /// What the last try came to.
+    pub error: Option<String>,
+    pub created_at: DateTime<Utc>,
+    /// Since when it is stuck.
+    pub updated_at: DateTime<Utc>,
+}
+
+/// What is stuck, the oldest first; `after` is the last of the page before.
+///
+/// # Errors
+/// The database's, or a row that can't be read.
+pub async fn stuck(
+    pm: &PgPool,
+    after: Option<(DateTime<Utc>, Uuid)>,
+    limit: u32,
+) -> Result<Vec<Stuck>, StoreError> {
+    #[derive(FromRow)]
+    struct StuckRow {
+        id: Uuid,
+        intent_id: Uuid,
+        action: String,
+        last_error: Option<String>,
+        created_at: DateTime<Utc>,
+        updated_at: DateTime<Utc>,
+    }
+    let (at, id) = after.unwrap_or((DateTime::UNIX_EPOCH, Uuid::nil()));
+    let rows: Vec<StuckRow> = sqlx::query_as(
+        "SELECT id, intent_id, action, last_error, created_at, updated_at FROM pm.outbox_event
+         WHERE status = 'stuck' AND (created_at, id) > ($1, $2)
+         ORDER BY created_at, id LIMIT $3",
+    )
+    .bind(at)
+    .bind(id)
+    .bind(i64::from(limit))
+    .fetch_all(pm)
+    .await
+    .map_err(failed)?;
+    let read = |row: StuckRow| {
+        let action = OutboxAction::parse(&row.action);
+        Ok(Stuck {
+            action: action.ok_or_else(|| corrupt("outbox_event", format!("{}: action", row.id)))?,
+            id: row.id,
+            intent: row.intent_id,
+            error: row.last_error,
+            created_at: row.created_at,
+            updated_at: row.updated_at,
+        })
+    };
+    rows.into_iter().map(read).collect()
+}
+
+/// Whether anything of an intent is stuck.
+///
+/// # Errors
+/// The database's.
+pub async fn is_stuck(pm: &PgPool, intent: Uuid) -> Result<bool, StoreError> {
+    sqlx::query_scalar(
+        "SELECT EXISTS (SELECT 1 FROM pm.outbox_event WHERE intent_id = $1 AND status = 'stuck')",
+    )
+    .bind(intent)
+    .fetch_one(pm)
+    .await
+    .map_err(failed)
+}
+
 /// How many actions are to be done, and since when the oldest of them.
 ///
 /// # Errors

@@ -317,6 +317,45 @@ pub async fn of(pm: &PgPool, intent: Uuid) -> Result<Option<PspTx>, StoreError> 
     row.map(Row::read).transpose()
 }
 
+/// A row of the queue as it is, which nobody changes before the end of the transaction.
+///
+/// # Errors
+/// The database's, or a row that can't be read.
+pub async fn lock(tx: &mut PmTx, intent: Uuid) -> Result<Option<PspTx>, StoreError> {
+    let row: Option<Row> = sqlx::query_as(concat!(
+        "SELECT ",
+        columns!(),
+        " FROM pm.psp_tx_map t WHERE t.intent_id = $1 FOR UPDATE"
+    ))
+    .bind(intent)
+    .fetch_optional(&mut **tx)
+    .await
+    .map_err(failed)?;
+    row.map(Row::read).transpose()
+}
+
+/// The other intent that has a provider's payment, where there is one.
+///
+/// # Errors
+/// The database's.
+pub async fn holder(
+    tx: &mut PmTx,
+    psp: PspName,
+    payment: &str,
+    but: Uuid,
+) -> Result<Option<Uuid>, StoreError> {
+    sqlx::query_scalar(
+        "SELECT intent_id FROM pm.psp_tx_map
+         WHERE psp_name = $1 AND response_id = $2 AND intent_id <> $3",
+    )
+    .bind(psp.as_str())
+    .bind(payment)
+    .bind(but)
+    .fetch_optional(&mut **tx)
+    .await
+    .map_err(failed)
+}
+
 /// What waits for a person, the oldest first; `after` is the last of the page before.
 ///
 /// # Errors

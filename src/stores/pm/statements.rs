@@ -1,4 +1,4 @@
-//! `pm.psp_statement_line`: what providers' statements say.
+//! `pm.psp_statement_entry`: what providers' statements say.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -8,72 +8,77 @@ use uuid::Uuid;
 
 use super::{PmTx, failed, kept};
 use crate::domain::payment::incoming::IncomingStatus;
-use crate::domain::payment::statement::{Line, LineStatus, Ours};
+use crate::domain::payment::statement::{Entry, Line, LineStatus, Ours, payments};
 use crate::domain::payment::{IntentKind, IntentStatus, PspName, PspState};
 use crate::stores::StoreError;
 use crate::stores::error::corrupt;
 
-/// Takes lines in; one that is there already is as the later statement says.
+/// Takes lines of a file in; the same file again is as it was, and counts as the latest.
 ///
 /// # Errors
 /// The database's.
-pub async fn put(
-    tx: &mut PmTx,
-    psp: PspName,
-    lines: &[Line],
-    now: DateTime<Utc>,
-) -> Result<(), StoreError> {
+pub async fn put(tx: &mut PmTx, psp: PspName, entries: &[Entry]) -> Result<(), StoreError> {
     let mut builder = QueryBuilder::<Postgres>::new(
-        "INSERT INTO pm.psp_statement_line (psp_name, uid, response_id, currency_code, amount,
-             status, paid_at, imported_at) ",
+        "INSERT INTO pm.psp_statement_entry (import_id, line_no, psp_name, uid, response_id,
+             currency_code, amount, status, paid_at, imported_at) ",
     );
-    builder.push_values(lines, |mut row, line| {
-        row.push_bind(psp.as_str())
+    builder.push_values(entries, |mut row, entry| {
+        let line = &entry.line;
+        row.push_bind(entry.import)
+            .push_bind(kept(entry.at))
+            .push_bind(psp.as_str())
             .push_bind(&line.uid)
             .push_bind(&line.response_id)
             .push_bind(line.currency.as_str())
             .push_bind(kept(line.amount))
             .push_bind(line.status.as_str())
             .push_bind(line.paid_at)
-            .push_bind(now);
+            .push_bind(entry.imported_at);
     });
-    builder.push(
-        " ON CONFLICT (psp_name, uid, response_id) DO UPDATE
-             SET currency_code = EXCLUDED.currency_code, amount = EXCLUDED.amount,
-                 status = EXCLUDED.status, paid_at = EXCLUDED.paid_at,
-                 imported_at = EXCLUDED.imported_at",
-    );
+    builder
+        .push(" ON CONFLICT (import_id, line_no) DO UPDATE SET imported_at = EXCLUDED.imported_at");
     builder.build().execute(&mut **tx).await.map_err(failed)?;
     Ok(())
 }
 
 #[derive(FromRow)]
 struct Row {
-    psp_name: String,
+    import_id: Uuid,
+    line_no: i64,
     uid: String,
     response_id: String,
     currency_code: String,
     amount: i64,
     status: String,
     paid_at: DateTime<Utc>,
+    imported_at: DateTime<Utc>,
+}
+
+macro_rules! columns {
+    () => {
+        "import_id, line_no, uid, response_id, currency_code, amount, status, paid_at, imported_at"
+    };
 }
 
 impl Row {
-    fn read(self) -> Result<(PspName, Line), StoreError> {
-        let bad = |column: &str| corrupt("psp_statement_line", format!("{}: {column}", self.uid));
-        let line = Line {
-            currency: self
-                .currency_code
-                .parse()
-                .map_err(|_| bad("currency_code"))?,
-            amount: self.amount.try_into().map_err(|_| bad("amount"))?,
-            status: LineStatus::parse(&self.status).ok_or_else(|| bad("status"))?,
-            paid_at: self.paid_at,
-            uid: self.uid.clone(),
-            response_id: self.response_id.clone(),
-        };
-        let psp = PspName::parse(&self.psp_name).ok_or_else(|| bad("psp_name"))?;
-        Ok((psp, line))
+    fn read(self) -> Result<Entry, StoreError> {
+        let bad = |column: &str| corrupt("psp_statement_entry", format!("{}: {column}", self.uid));
+        Ok(Entry {
+            import: self.import_id,
+            at: self.line_no.unsigned_abs(),
+            imported_at: self.imported_at,
+            line: Line {
+                currency: self
+                    .currency_code
+                    .parse()
+                    .map_err(|_| bad("currency_code"))?,
+                amount: self.amount.try_into().map_err(|_| bad("amount"))?,
+                status: LineStatus::parse(&self.status).ok_or_else(|| bad("status"))?,
+                paid_at: self.paid_at,
+                uid: self.uid.clone(),
+                response_id: self.response_id.clone(),
+            },
+        })
     }
 }
 
@@ -88,7 +93,7 @@ pub async fn uids(
     limit: u32,
 ) -> Result<Vec<String>, StoreError> {
     sqlx::query_scalar(
-        "SELECT DISTINCT uid FROM pm.psp_statement_line
+        "SELECT DISTINCT uid FROM pm.psp_statement_entry
          WHERE psp_name = $1 AND uid > $2 ORDER BY uid LIMIT $3",
     )
     .bind(psp.as_str())
@@ -99,7 +104,7 @@ pub async fn uids(
     .map_err(failed)
 }
 
-/// A provider's lines of uids, by uid.
+/// The payments that a provider's statements tell of under uids, by uid.
 ///
 /// # Errors
 /// The database's, or a row that can't be read.
@@ -108,22 +113,61 @@ pub async fn of(
     psp: PspName,
     uids: &[String],
 ) -> Result<BTreeMap<String, Vec<Line>>, StoreError> {
-    let rows: Vec<Row> = sqlx::query_as(
-        "SELECT psp_name, uid, response_id, currency_code, amount, status, paid_at
-         FROM pm.psp_statement_line WHERE psp_name = $1 AND uid = ANY($2)
-         ORDER BY uid, response_id",
-    )
+    let rows: Vec<Row> = sqlx::query_as(concat!(
+        "SELECT ",
+        columns!(),
+        " FROM pm.psp_statement_entry WHERE psp_name = $1 AND uid = ANY($2)"
+    ))
     .bind(psp.as_str())
     .bind(uids)
     .fetch_all(pm)
     .await
     .map_err(failed)?;
-    let mut all: BTreeMap<String, Vec<Line>> = BTreeMap::new();
+    let mut all: BTreeMap<String, Vec<Entry>> = BTreeMap::new();
     for row in rows {
-        let (_, line) = row.read()?;
-        all.entry(line.uid.clone()).or_default().push(line);
+        let entry = row.read()?;
+        all.entry(entry.line.uid.clone()).or_default().push(entry);
     }
-    Ok(all)
+    let payments = |(uid, entries)| (uid, payments(entries));
+    Ok(all.into_iter().map(payments).collect())
+}
+
+/// The payments that a provider's statements tell of under a uid.
+///
+/// # Errors
+/// The database's, or a row that can't be read.
+pub async fn under(tx: &mut PmTx, psp: PspName, uid: &str) -> Result<Vec<Line>, StoreError> {
+    let rows: Vec<Row> = sqlx::query_as(concat!(
+        "SELECT ",
+        columns!(),
+        " FROM pm.psp_statement_entry WHERE psp_name = $1 AND uid = $2"
+    ))
+    .bind(psp.as_str())
+    .bind(uid)
+    .fetch_all(&mut **tx)
+    .await
+    .map_err(failed)?;
+    let entries: Result<Vec<Entry>, _> = rows.into_iter().map(Row::read).collect();
+    Ok(payments(entries?))
+}
+
+/// What a provider's statements say of a payment by its own name, under whatever uid.
+///
+/// # Errors
+/// The database's, or a row that can't be read.
+pub async fn named(tx: &mut PmTx, psp: PspName, payment: &str) -> Result<Vec<Line>, StoreError> {
+    let rows: Vec<Row> = sqlx::query_as(concat!(
+        "SELECT ",
+        columns!(),
+        " FROM pm.psp_statement_entry WHERE psp_name = $1 AND response_id = $2 LIMIT 100"
+    ))
+    .bind(psp.as_str())
+    .bind(payment)
+    .fetch_all(&mut **tx)
+    .await
+    .map_err(failed)?;
+    let line = |row: Row| row.read().map(|entry| entry.line);
+    rows.into_iter().map(line).collect()
 }
 
 /// What we say of the payments of uids, by uid: of payouts the confirmation's, of top-ups the
@@ -222,11 +266,11 @@ pub async fn unlisted(
         "SELECT t.intent_id FROM pm.psp_tx_map t
          JOIN pm.intent i ON i.id = t.intent_id
          JOIN (SELECT min(paid_at) AS since, max(paid_at) AS until
-               FROM pm.psp_statement_line WHERE psp_name = $1) s
+               FROM pm.psp_statement_entry WHERE psp_name = $1) s
            ON t.created_at >= s.since AND t.updated_at <= s.until
          WHERE t.psp_name = $1 AND t.state = 'CONFIRMED' AND t.intent_id > $2
            AND NOT EXISTS (
-               SELECT 1 FROM pm.psp_statement_line l
+               SELECT 1 FROM pm.psp_statement_entry l
                WHERE l.psp_name = $1
                  AND l.uid = CASE i.kind WHEN 'payout' THEN t.confirm_rq_uid
                                          ELSE t.query_rq_uid END)

@@ -67,6 +67,30 @@ pub async fn of_outbox(pm: &PgPool, since: DateTime<Utc>) -> Result<Option<Waiti
     .map_err(failed)
 }
 
+/// Payments that a provider may send back, and of which it has not said anything since `since`.
+///
+/// # Errors
+/// The database's.
+pub async fn of_watch(
+    pm: &PgPool,
+    psp: PspName,
+    since: DateTime<Utc>,
+) -> Result<Option<Waiting>, StoreError> {
+    sqlx::query_as(
+        "SELECT intent_id AS intent, COALESCE(heard_at, created_at) AS since,
+             (SELECT COALESCE(c.error, 'answered with ' || c.http_status) FROM pm.psp_call c
+              WHERE c.intent_id = w.intent_id ORDER BY c.called_at DESC, c.id DESC LIMIT 1) AS why,
+             COUNT(*) OVER () AS count
+         FROM pm.psp_watch w WHERE psp_name = $1 AND COALESCE(heard_at, created_at) <= $2
+         ORDER BY COALESCE(heard_at, created_at) LIMIT 1",
+    )
+    .bind(psp.as_str())
+    .bind(since)
+    .fetch_optional(pm)
+    .await
+    .map_err(failed)
+}
+
 /// Payments that were said to have come in before `since`, or were given to somebody before that,
 /// and are nowhere yet.
 ///
@@ -74,14 +98,16 @@ pub async fn of_outbox(pm: &PgPool, since: DateTime<Utc>) -> Result<Option<Waiti
 /// The database's.
 pub async fn of_incoming(pm: &PgPool, since: DateTime<Utc>) -> Result<Option<Waiting>, StoreError> {
     sqlx::query_as(
-        "SELECT p.intent_id AS intent, p.received_at AS since, t.last_error AS why,
+        "SELECT p.intent_id AS intent, s.since, COALESCE(p.last_error, t.last_error) AS why,
              COUNT(*) OVER () AS count
          FROM pm.psp_incoming p LEFT JOIN pm.psp_tx_map t ON t.intent_id = p.intent_id
-         WHERE (p.status = 'waiting' AND t.state IS DISTINCT FROM 'MANUAL_REVIEW'
-                AND p.received_at <= $1)
-            OR (p.status IN ('suspense', 'unknown') AND p.wallet IS NOT NULL
-                AND p.updated_at <= $1)
-         ORDER BY p.received_at LIMIT 1",
+         CROSS JOIN LATERAL (SELECT CASE WHEN p.status = 'waiting' THEN p.received_at
+                                    ELSE COALESCE(p.given_at, p.updated_at) END AS since) s
+         WHERE s.since <= $1 AND (
+               (p.status = 'waiting' AND p.disputed_at IS NULL
+                AND t.state IS DISTINCT FROM 'MANUAL_REVIEW')
+            OR (p.status IN ('suspense', 'unknown') AND p.wallet IS NOT NULL))
+         ORDER BY s.since LIMIT 1",
     )
     .bind(since)
     .fetch_optional(pm)

@@ -88,6 +88,32 @@ pub async fn put(tx: &mut PmTx, wallet: &Wallet) -> Result<(), StoreError> {
     Ok(())
 }
 
+/// Whether another broker's wallet has what IPPS knows a sender by; until the end of the transaction
+/// nobody else registers it.
+///
+/// # Errors
+/// The database's.
+pub async fn is_anothers(
+    tx: &mut PmTx,
+    broker: BrokerId,
+    ipps_wallet_id: &str,
+) -> Result<bool, StoreError> {
+    sqlx::query("SELECT pg_advisory_xact_lock(hashtextextended('ipps_wallet_id:' || $1, 0))")
+        .bind(ipps_wallet_id)
+        .execute(&mut **tx)
+        .await
+        .map_err(failed)?;
+    sqlx::query_scalar(
+        "SELECT EXISTS (SELECT 1 FROM pm.tb_account_map
+                        WHERE ipps_wallet_id = $1 AND broker_id <> $2)",
+    )
+    .bind(ipps_wallet_id)
+    .bind(kept(broker))
+    .fetch_one(&mut **tx)
+    .await
+    .map_err(failed)
+}
+
 /// # Errors
 /// The database's, or a row that can't be read.
 pub async fn get(pm: &PgPool, name: &AccountName) -> Result<Option<Wallet>, StoreError> {

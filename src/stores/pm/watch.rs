@@ -12,7 +12,8 @@ use crate::stores::StoreError;
 #[derive(Clone, Debug, PartialEq, Eq, FromRow)]
 pub struct Watched {
     pub intent_id: Uuid,
-    pub created_at: DateTime<Utc>,
+    /// It can't come back after that.
+    pub until_at: DateTime<Utc>,
 }
 
 /// Has a payment watched until a time.
@@ -53,7 +54,7 @@ pub const DUE: &str = "WITH due AS (
      SET next_at = $2 + make_interval(secs => LEAST(GREATEST(
              extract(epoch FROM $2 - w.created_at)::float8 / 10, $3), $4))
      FROM due WHERE w.intent_id = due.intent_id
-     RETURNING w.intent_id, w.created_at";
+     RETURNING w.intent_id, w.until_at";
 
 /// See [`DUE`]. Whoever dies over it has only put it off.
 ///
@@ -88,25 +89,16 @@ pub async fn end(tx: &mut PmTx, intent: Uuid) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Ends what has been watched for long enough; gives how many that were.
+/// The provider has said what state a payment is in.
 ///
 /// # Errors
 /// The database's.
-pub async fn end_old(
-    pm: &PgPool,
-    psp: PspName,
-    limit: u32,
-    now: DateTime<Utc>,
-) -> Result<u64, StoreError> {
-    let done = sqlx::query(
-        "DELETE FROM pm.psp_watch WHERE intent_id IN (
-             SELECT intent_id FROM pm.psp_watch WHERE psp_name = $1 AND until_at <= $2 LIMIT $3)",
-    )
-    .bind(psp.as_str())
-    .bind(now)
-    .bind(i64::from(limit))
-    .execute(pm)
-    .await
-    .map_err(failed)?;
-    Ok(done.rows_affected())
+pub async fn heard(pm: &PgPool, intent: Uuid, now: DateTime<Utc>) -> Result<(), StoreError> {
+    sqlx::query("UPDATE pm.psp_watch SET heard_at = $1 WHERE intent_id = $2")
+        .bind(now)
+        .bind(intent)
+        .execute(pm)
+        .await
+        .map_err(failed)?;
+    Ok(())
 }

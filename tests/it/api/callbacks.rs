@@ -171,6 +171,20 @@ async fn a_callback_counts_only_where_the_provider_has_signed_it() {
     );
     let none = scene.send(PATH, "[]", SECRET, 0).await;
     assert_eq!(none.problem(), (422, "fields_invalid"));
+    for (from, to, field) in [
+        ("\"paymentId\"", "\"paymentID\"", "paymentId"),
+        ("\"250.00\"", "250", "amount"),
+        ("\"250.00\"", "\"0.001\"", "amount"),
+        ("\"reference\":\"", "\"reference\":\"\\u0000", "reference"),
+    ] {
+        let body = word.replace(from, to);
+        let told = scene.send(PATH, &body, SECRET, 0).await;
+        assert_eq!((told.status, told.fields()), (422, vec![field]), "{body}");
+    }
+    let mut odd: Value = serde_json::from_str(&word).unwrap();
+    odd["paidAt"] = json!("-200000-01-01T00:00:00Z");
+    let told = scene.send(PATH, &odd.to_string(), SECRET, 0).await;
+    assert_eq!((told.status, told.fields()), (422, vec!["paidAt"]));
     let worthless = word.replace("250.00", "0.00").replace("P1", "P9");
     assert_eq!(
         scene.send(PATH, &worthless, SECRET, 0).await.problem(),

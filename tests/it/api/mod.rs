@@ -6,6 +6,7 @@ mod alerts;
 mod brokers;
 mod callbacks;
 mod chain;
+mod disputes;
 mod domains;
 mod lists;
 mod metrics;

@@ -92,6 +92,46 @@ async fn an_order_to_all_is_seen_by_those_who_serve_its_city() {
     assert_eq!(other.status, 404, "an order is no request");
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn cities_have_one_form() {
+    let api = Api::new().await;
+    let token = api.admin_of(api.world.beta).await;
+    for codes in [json!(["IST", "IST "]), json!([" X"]), json!([""])] {
+        let body = json!({ "city_codes": codes });
+        let refused = api.put("/v1/broker/cities", &token, body).await;
+        let named = (refused.status, refused.fields());
+        assert_eq!(named, (422, vec!["city_codes"]), "{}", refused.text);
+    }
+    let body = json!({ "city_codes": ["IST", "DXB", "IST"] });
+    let served = api.put("/v1/broker/cities", &token, body).await;
+    assert_eq!(served.body["city_codes"], json!(["DXB", "IST"]));
+}
+
+/// What a book has refused is told in major units.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refusal_has_amounts_as_people_read_them() {
+    let api = Api::new().await;
+    let world = &api.world;
+    let as_alpha = api.admin_of(world.alpha).await;
+    let as_beta = api.admin_of(world.beta).await;
+    let poor = world.cashier(world.beta, "poor");
+    let poor = world.funded(poor, 1_500).await;
+    let body = api.payout(Some(world.beta)).await;
+    let id = id_of(&api.post(ORDERS, &as_alpha, body).await);
+    let accept = json!({ "account_id": poor.id() });
+    let refused = api.post(&path(&id, "accept"), &as_beta, accept).await;
+    assert_eq!(
+        refused.problem(),
+        (409, "books_refused"),
+        "{}",
+        refused.text
+    );
+    let reason = &refused.body["reason"];
+    assert_eq!(reason["available"], "15.00");
+    assert_eq!(reason["needed"], "500.00");
+    assert_eq!(refused.body["request_status"], "created");
+}
+
 /// A payout that beta has accepted: its id and its code.
 async fn accepted(api: &Api, as_alpha: &str, as_beta: &str) -> (String, String) {
     let world = &api.world;
@@ -121,6 +161,11 @@ async fn a_payout_by_two_brokers() {
     assert_eq!(early.body["detail"], "the order is accepted");
 
     let execute = path(&id, "execute");
+    let theirs = api.post(&execute, &as_alpha, proof(None)).await;
+    assert_eq!(
+        theirs.body["detail"],
+        "only the executor may execute the order"
+    );
     let wrong = api.post(&execute, &as_beta, proof(Some("12345678"))).await;
     assert_eq!(wrong.problem(), (422, "pickup_refused"), "{}", wrong.text);
     let left = &wrong.body["tries_left"];
@@ -236,6 +281,7 @@ async fn credit_is_bounded() {
     assert_eq!(line.body["line"]["free"], "5000.00");
     for (path, limit, field) in [
         (set.clone(), json!("-1"), "limit"),
+        (set.clone(), json!(""), "limit"),
         (set.clone(), json!(5), "limit"),
         (
             of(world.beta, code.as_str()),
@@ -249,6 +295,10 @@ async fn credit_is_bounded() {
         let named = (refused.status, refused.fields());
         assert_eq!(named, (422, vec![field]), "{}", refused.text);
     }
+    // A bound is lifted by saying so, not by leaving it out.
+    let left_out = api.put(&set, &as_beta, json!({})).await;
+    let named = (left_out.status, left_out.fields());
+    assert_eq!(named, (422, vec!["limit"]), "{}", left_out.text);
     let request = world.send(Some(world.beta));
     let request = world.create(world.alpha, request).await;
     let accept = format!("/v1/network/requests/{}/accept", request.id);

@@ -45,7 +45,8 @@ async fn a_wallet_is_opened_funded_and_paid_out_of() {
     let wallet = opened.body["wallet"].as_str().unwrap();
     assert_eq!(wallet, format!("merchant.{alpha}.{currency}"));
     let funding = json!({ "wallet": wallet, "currency_code": currency, "amount": "1000.00" });
-    let key = "fund-1";
+    // The ledger is all tests', and a key is one funding there.
+    let key = &format!("fund-{}", uuid::Uuid::new_v4());
     for _ in 0..2 {
         let funded = api
             .post_as(
@@ -126,6 +127,28 @@ async fn what_is_no_payment_is_told_by_field() {
         (with("wallet", json!("system.equity.USD")), "wallet"),
         (with("book_account_id", json!("AC-1")), "book_account_id"),
         (
+            with("book_account_id", json!("AC-00000000ffff")),
+            "book_account_id",
+        ),
+        (with("receiver", json!(5)), "receiver"),
+        (with("receiver", json!(["prompt_pay"])), "receiver"),
+        (with("receiver", json!({ "type": "cash" })), "receiver.type"),
+        (
+            with("receiver", json!({ "type": "prompt_pay" })),
+            "receiver.proxy",
+        ),
+        (
+            with("receiver", json!({ "type": "prompt_pay", "proxy": 801 })),
+            "receiver.proxy",
+        ),
+        (
+            with(
+                "receiver",
+                json!({ "type": "prompt_pay", "proxy": "0801234567", "iban": "X" }),
+            ),
+            "receiver.iban",
+        ),
+        (
             with(
                 "receiver",
                 json!({ "type": "iban", "holder_name": "A", "iban": "DE89370400440532013000" }),
@@ -144,6 +167,13 @@ async fn what_is_no_payment_is_told_by_field() {
         let told = api.post("/v1/intents", &admin, body.clone()).await;
         assert_eq!(told.status, 422, "{body}: {}", told.text);
         assert_eq!(told.fields(), [field], "{body}");
+        for of_ours in ["struct", "enum", "CreateBody", "Receiver"] {
+            assert!(!told.text.contains(of_ours), "{body}: {}", told.text);
+        }
+    }
+    for path in ["/v1/intents?user_id=%00", "/v1/intents?user_id=a%00b"] {
+        let told = api.get(path, &admin).await;
+        assert_eq!((told.status, told.fields()), (422, vec!["user_id"]));
     }
     let without = api.post_as("/v1/intents", &admin, None, good.clone()).await;
     assert_eq!(without.problem(), (400, "idempotency_key_missing"));
@@ -154,6 +184,33 @@ async fn what_is_no_payment_is_told_by_field() {
         let told = api.post("/v1/wallets", &admin, body).await;
         assert_eq!((told.status, told.fields()), (422, vec!["partner_uid"]));
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wallet_that_can_not_be_used_is_told_of() {
+    let (api, _, currency) = with_payments(desk::Desk::default()).await;
+    let admin = api.admin_of(api.world.alpha).await;
+    // A wallet of one's own, in another currency than the payment.
+    let opened = json!({ "currency_code": "USD" });
+    let opened = api.post("/v1/wallets", &admin, opened).await;
+    assert_eq!(opened.status, 201, "{}", opened.text);
+    let payout = json!({
+        "wallet": opened.body["wallet"], "currency_code": currency, "amount": "1.00",
+        "channel": "IPPS", "receiver": { "type": "prompt_pay", "proxy": "0801234567" },
+    });
+    let told = api.post("/v1/intents", &admin, payout).await;
+    assert_eq!((told.status, told.fields()), (422, vec!["wallet"]));
+    assert!(
+        told.text.contains("is in USD, and the payment in"),
+        "{}",
+        told.text
+    );
+    // What IPPS knows one broker by is nobody else's.
+    let beta = api.admin_of(api.world.beta).await;
+    let taken = json!({ "currency_code": currency, "ipps_wallet_id": "W-1" });
+    let told = api.post("/v1/wallets", &beta, taken).await;
+    assert_eq!(told.problem(), (409, "conflict"));
+    assert!(told.text.contains("is taken"), "{}", told.text);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -202,12 +259,30 @@ async fn a_review_is_listed_shown_and_resolved_by_the_platform() {
         )
         .await;
     assert_eq!((wrong.status, wrong.fields()), (422, vec!["verdict"]));
+    assert_eq!(shown.body["incoming"], json!([]));
+    assert_eq!(shown.body["statement"], json!([]));
+    let stuck = "/v1/admin/psp/stuck";
+    assert!(api.get(stuck, &platform).await.items().is_empty());
     let verdict = json!({ "verdict": "FAILED", "reason": "they have never had it" });
     let resolved = api.post(&resolve, &platform, verdict).await;
     assert_eq!(resolved.body["psp"]["state"], "FAILED", "{}", resolved.text);
     settle(&payments).await;
     let failed = api.get(&format!("/v1/intents/{id}"), &admin).await;
     assert_eq!(failed.body["status"], "failed");
+    let sql = "UPDATE pm.outbox_event SET status = 'stuck', last_error = 'odd'
+                   WHERE action = 'void_pending'";
+    let pm = &api.world.app.systems.pm;
+    sqlx::query(sql).execute(pm).await.unwrap();
+    let listed = api.get(stuck, &platform).await;
+    let one = &listed.items()[0];
+    assert_eq!(
+        (&one["intent_id"], &one["action"], &one["error"]),
+        (&json!(id), &json!("void_pending"), &json!("odd"))
+    );
+    assert_eq!(
+        api.get(stuck, &admin).await.problem(),
+        (403, "role_forbidden")
+    );
     let late = json!({ "verdict": "CONFIRMED", "reason": "no" });
     assert_eq!(
         api.post(&resolve, &platform, late).await.problem(),

@@ -377,3 +377,25 @@ async fn invitations_are_made_listed_and_revoked() {
     let text = run(&world.databases, &["admin", "invite", "list"]).await;
     assert!(stdout(&text).contains("0 of 2"), "{}", stdout(&text));
 }
+
+/// What is no amount and what is no key is the command line's fault, before anything is asked.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_funding_that_can_not_be_meant_is_a_wrong_command_line() {
+    let world = World::new().await;
+    let wallet = format!("merchant.{}.{}", world.alpha, world.currency);
+    let fund = ["admin", "wallet", "fund", wallet.as_str()];
+    let long = "x".repeat(129);
+    for (amount, key) in [
+        ("x", "k"),
+        ("-1", "k"),
+        ("1.001", "k"),
+        ("1.00", ""),
+        ("1.00", "a b"),
+        ("1.00", long.as_str()),
+    ] {
+        let amount = format!("--amount={amount}");
+        let args = [&fund[..], &[amount.as_str(), "--key", key]].concat();
+        let told = run(&world.databases, &args).await;
+        assert_eq!(told.status.code(), Some(2), "{args:?}: {}", stderr(&told));
+    }
+}

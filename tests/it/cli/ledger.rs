@@ -72,6 +72,12 @@ async fn accounts_and_transfers_are_read_by_names_and_ids_alone() {
     for wrong in [
         vec!["ledger", "account", "user.USD"],
         vec!["ledger", "transfer", "x"],
+        vec!["ledger", "transfer", "0"],
+        vec![
+            "ledger",
+            "transfer",
+            "340282366920938463463374607431768211455",
+        ],
         vec!["ledger", "account", "user.a.b.USD"],
     ] {
         assert_eq!(

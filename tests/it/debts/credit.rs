@@ -4,6 +4,7 @@ use futures::future::join_all;
 use settlenet::domain::request::RequestStatus;
 use settlenet::services::credit_lines::CreditLine;
 use settlenet::services::network::{NetworkError, Shortage};
+use settlenet::stores::master::standing;
 
 use crate::harness::{World, assert_invariants};
 
@@ -21,6 +22,22 @@ async fn used(world: &World) -> (u64, u64) {
     let lines = world.app.credit_lines.of_broker(world.alpha).await.unwrap();
     assert_eq!(lines.len(), 1);
     (lines[0].used_amount, lines[0].free_amount())
+}
+
+/// Whoever has looked for a line before it was set, or taken away, looks again.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_line_binds_from_when_it_is_set() {
+    let world = World::new().await;
+    let master = &world.app.systems.master;
+    let gate = async || {
+        let (_, gate) = standing::look(master, [None, None], None).await.unwrap();
+        gate
+    };
+    for limit in [Some(1), None] {
+        let before = gate().await;
+        line(&world, limit).await;
+        assert_ne!(gate().await, before, "{limit:?}");
+    }
 }
 
 /// 64 acceptances at once of 10,000.00 each, where 50,000.00 may be owed.

@@ -2,9 +2,11 @@
 //! lines.
 
 mod credit;
+mod mixed;
 mod orders;
 mod repaid;
 mod schemes;
+mod swapped;
 
 use settlenet::domain::account::{AccountRef, OwnerKind};
 use settlenet::domain::ids::BrokerId;

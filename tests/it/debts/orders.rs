@@ -78,6 +78,36 @@ async fn a_payout_opens_to_its_code_alone() {
     assert_invariants(&world).await;
 }
 
+/// A code that can't be one costs no try, and nobody makes codes without end.
+#[tokio::test(flavor = "multi_thread")]
+async fn codes_have_a_form_and_are_made_so_often() {
+    let world = World::new().await;
+    let network = &world.app.network;
+    let (alpha, beta) = (World::actor(world.alpha), World::actor(world.beta));
+    let input = ordered(&world, RequestKind::Payout, Some(world.beta)).await;
+    let (order, _) = world.order(world.alpha, input).await;
+    let cashier = world
+        .funded(world.cashier(world.beta, "ahmed"), 2_000_000)
+        .await;
+    let accepted = network.accept_request(&beta, order.id, Some(cashier.id()));
+    accepted.await.unwrap();
+    for code in ["", "1234567", "123456789", "1234567x", "１２３４５６７８"] {
+        let told = network.execute_order(&beta, order.id, proof(), Some(code.into()));
+        let told = told.await.unwrap_err().to_string();
+        assert!(told.starts_with("pickup_code"), "{told}");
+    }
+    let mut made = 0;
+    while network.renew_pickup(&alpha, order.id).await.is_ok() {
+        made += 1;
+    }
+    assert_eq!(made, 20);
+    let more = network.renew_pickup(&alpha, order.id).await;
+    assert!(matches!(
+        more,
+        Err(NetworkError::Refused(Refusal::TooOften { .. }))
+    ));
+}
+
 /// An order to all is for those who serve its city, and the first to accept gets it.
 #[tokio::test(flavor = "multi_thread")]
 async fn executors_in_a_city_see_its_orders() {

@@ -141,6 +141,28 @@ async fn what_comes_to_nothing_is_given_back() {
     assert_invariants(&world).await;
 }
 
+/// More obligations than are locked at first.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_repayment_spans_as_many_debts_as_it_takes() {
+    let world = World::new().await;
+    let network = &world.app.network;
+    for _ in 0..20 {
+        owing(&world, world.alpha, world.beta).await;
+        advance(&world);
+    }
+    let input = world.repay(world.beta, "185000.00");
+    let request = world.create(world.alpha, input).await;
+    let beta = World::actor(world.beta);
+    network
+        .accept_request(&beta, request.id, None)
+        .await
+        .unwrap();
+    let reserved: Vec<u64> = remains(&world).await.iter().map(|one| one.1).collect();
+    let expected = [&[1_000_000; 18][..], &[500_000, 0]].concat();
+    assert_eq!(reserved, expected);
+    assert_invariants(&world).await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn bad_settlements_are_named() {
     let world = World::new().await;

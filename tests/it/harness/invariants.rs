@@ -13,6 +13,7 @@ use settlenet::domain::ids::{AccountId, BrokerId, RequestId};
 use settlenet::domain::ledger::{
     AccountName, Balances, HOLD_INDEX, SETTLE_INDEX, TransferId, account_id, transfer_id,
 };
+use settlenet::domain::money::Amount;
 use settlenet::domain::request::{Request, RequestKind, RequestStatus};
 use settlenet::domain::request_event::{self, EventKind};
 use settlenet::domain::saga::{SagaKind, SagaStatus};
@@ -188,7 +189,7 @@ async fn events(world: &World, request: &Request, broken: &mut Vec<String>) {
     let completed = events
         .iter()
         .filter(|(event, _)| event.kind == EventKind::Completed);
-    let expected = usize::from(request.status == RequestStatus::Completed);
+    let expected = usize::from(request.booked_saga_id.is_some());
     if completed.count() != expected {
         broken.push(format!(
             "{}: completed other than {expected} times",
@@ -218,7 +219,7 @@ fn effects(request: &Request, state: &State, broken: &mut Vec<String>) {
             | SagaStatus::Stuck => {}
         }
     }
-    let completed = usize::from(request.status == RequestStatus::Completed);
+    let completed = usize::from(request.booked_saga_id.is_some());
     if counted.len() != completed {
         broken.push(format!(
             "{id} is {} and was booked {} times",
@@ -280,10 +281,27 @@ fn nothing_counts(id: RequestId, saga: Uuid, state: &State, broken: &mut Vec<Str
     }
 }
 
+/// A request as it was when it was booked, before an arbiter found that less counts.
+fn as_booked(request: &Request, state: &State) -> Request {
+    let corrected = state
+        .sagas_of(request)
+        .filter(|saga| saga.kind == SagaKind::Correct && saga.status == SagaStatus::Completed)
+        .flat_map(|saga| state.entries_of(saga.saga_id))
+        .find(|stored| stored.entry.leg == 0)
+        .map_or(0, |stored| stored.entry.amount);
+    let mut booked = request.clone();
+    if corrected > 0 && request.status == RequestStatus::Completed {
+        let received = request.settled_amount().minor() + corrected;
+        booked.received_amount = Amount::from_minor(received).ok();
+    }
+    booked
+}
+
 /// A saga that completed has exactly the effects that the request's terms say.
 fn booked_once(request: &Request, saga: Uuid, state: &State, broken: &mut Vec<String>) {
     let id = request.id;
     let entries = state.entries_of(saga);
+    let request = &as_booked(request, state);
     let mut lines: Vec<_> = entries
         .iter()
         .map(|stored| {

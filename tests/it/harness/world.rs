@@ -12,7 +12,7 @@ use settlenet::domain::proof::{Proof, ProofType};
 use settlenet::domain::request::{Request, RequestKind};
 use settlenet::domain::request_event::EventKind;
 use settlenet::runtime::{Clock, Entropy};
-use settlenet::services::network::{Actor, Answer, CreateRequest, NetworkError};
+use settlenet::services::network::{Actor, Answer, CreateRequest, NetworkError, Said};
 use settlenet::stores::book;
 use settlenet::stores::ledger::Ledger;
 use settlenet::stores::master::idempotency::Intention;
@@ -208,6 +208,14 @@ impl World {
             obligation_id: None,
             debtor: None,
             auto_confirm: false,
+        }
+    }
+
+    /// What one side says in a dispute.
+    pub fn said(text: &str) -> Said {
+        Said {
+            text: text.to_owned(),
+            proofs: Vec::new(),
         }
     }
 

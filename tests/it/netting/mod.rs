@@ -1,6 +1,7 @@
 //! Netting of two brokers and of the whole network, on real servers.
 
 mod atomic;
+mod audited;
 mod killed;
 mod pair;
 mod rounds;

@@ -7,6 +7,7 @@ use settlenet::domain::pause::Pausable;
 use settlenet::services::netting::NettingError;
 use settlenet::stores::master;
 use settlenet::stores::master::settlements::{self, Debts};
+use sqlx::AssertSqlSafe;
 
 use super::{
     answer, approve_all, asked, certified, debts, in_ledger, nets, network, owe, owed, parties,
@@ -338,6 +339,70 @@ async fn rounds_that_can_not_be() {
     let smaller = propose(&world).await.unwrap();
     assert!(!asked(&world, smaller.id).await.contains(&world.alpha));
     pauses.resume(what, None, "us", now).await.unwrap();
+}
+
+/// Reductions that the master has changed are not in the root, and are not applied either.
+#[tokio::test(flavor = "multi_thread")]
+async fn reductions_that_do_not_add_up_are_not_applied() {
+    let world = network().await;
+    let (one, other) = (world.brokers[0], world.brokers[1]);
+    let all = ring(&world, 100);
+    debts(&world, &all).await;
+    let before = nets(&world).await;
+    let round = propose(&world).await.unwrap();
+    let master = &world.app.systems.master;
+    let set = |sign: &'static str, which: &'static str| {
+        let change = format!(
+            "UPDATE netting_line SET reduction = reduction {sign} 1
+             WHERE round_id = {} AND reduction > 0 AND {which}",
+            round.id.bits()
+        );
+        async move {
+            let done = sqlx::query(AssertSqlSafe(change)).execute(master).await;
+            assert!(done.unwrap().rows_affected() > 0, "{which}");
+        }
+    };
+    let netting = &world.app.netting;
+    let told = || async {
+        let sql = "SELECT message FROM alert WHERE kind = 'netting_stuck' AND resolved_at IS NULL";
+        let found: Vec<String> = sqlx::query_scalar(sql).fetch_all(master).await.unwrap();
+        found
+    };
+    // One alone moves two brokers; all of them move nobody, and clear less.
+    for (number, (which, why)) in [
+        (
+            "debtor_broker_id = (SELECT MIN(broker_id) FROM broker)",
+            "net position",
+        ),
+        ("TRUE", "clear"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        set("-", which).await;
+        if number == 0 {
+            let last = approve_all(&world, round.id).await;
+            assert_eq!(last.status, RoundStatus::Approved);
+        }
+        world.clock.advance(chrono::Duration::seconds(6));
+        assert_eq!(netting.go_on(10).await.unwrap(), 1);
+        let found = netting.round(round.id).await.unwrap();
+        assert_eq!(found.status, RoundStatus::Approved);
+        let told = told().await;
+        assert!(
+            matches!(&told[..], [message] if message.contains(why)),
+            "{told:?}"
+        );
+        assert!(settled_by(&world, round.id).await.is_empty());
+        assert_eq!(owed(&world, one, other).await, all[0].2);
+        set("+", which).await;
+    }
+    world.clock.advance(chrono::Duration::seconds(6));
+    assert_eq!(netting.go_on(10).await.unwrap(), 1);
+    let found = netting.round(round.id).await.unwrap();
+    assert_eq!(found.status, RoundStatus::Applied);
+    assert!(told().await.is_empty());
+    assert_eq!(nets(&world).await, before);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -23,7 +23,7 @@ use super::sim::{Behaviour, Sim};
 use super::{PAST_ALL, Till, finding, meant, state_of, through};
 
 pub const SECRET: &str = "a-shared-secret";
-const AMOUNT: u64 = 25_000;
+pub const AMOUNT: u64 = 25_000;
 
 /// A till that takes money in.
 pub struct Stall {
@@ -108,7 +108,7 @@ impl Stall {
     }
 
     /// The provider's names of what it took in, in their order.
-    async fn payment_ids(&self) -> Vec<String> {
+    pub async fn payment_ids(&self) -> Vec<String> {
         let statement = self.sim.statement().await;
         let lines = statement.lines().skip(1);
         lines
@@ -117,7 +117,7 @@ impl Stall {
             .collect()
     }
 
-    fn word(&self, intent: &str, payment: &str) -> Value {
+    pub fn word(&self, intent: &str, payment: &str) -> Value {
         json!({
             "eventId": format!("E{payment}"), "qrRef": "QR1", "reference": intent,
             "paymentId": payment, "amount": "250.00", "currency": self.till.currency.code,
@@ -125,7 +125,7 @@ impl Stall {
         })
     }
 
-    async fn tell(&self, word: &Value) -> Result<Incoming, WordError> {
+    pub async fn tell(&self, word: &Value) -> Result<Incoming, WordError> {
         let body = word.to_string();
         let headers = self.signed(body.as_bytes(), SECRET, 0);
         let psp = PspName::Qp;
@@ -136,7 +136,7 @@ impl Stall {
         signed(self.till.world.clock.now(), body, secret, apart_s)
     }
 
-    async fn suspense(&self) -> i128 {
+    pub async fn suspense(&self) -> i128 {
         self.till.balances(AccountOwner::Suspense).await.posted()
     }
 
@@ -331,8 +331,11 @@ async fn words_of_anybody_else_and_of_nobody_move_nothing() {
         bad("paymentId", json!("a\u{0}b")),
         bad("reference", json!("r".repeat(200))),
     ] {
-        let answer = stall.tell(&word).await;
-        assert!(matches!(answer, Err(WordError::NotUnderstood(_))), "{word}");
+        let told = matches!(
+            stall.tell(&word).await,
+            Err(WordError::NotUnderstood { .. })
+        );
+        assert!(told, "{word}");
     }
 
     // Signed, and for nobody: it is written down, and waits for a person.
@@ -377,7 +380,11 @@ async fn words_of_anybody_else_and_of_nobody_move_nothing() {
             ("taken", 4),
         ]
     );
-    // One of nobody's is given to somebody.
+    given_to_somebody(&stall).await;
+}
+
+/// One of nobody's is given to somebody.
+async fn given_to_somebody(stall: &Stall) {
     let open = stall.payments.incoming(None, 10).await.unwrap();
     let nobodys = open
         .iter()
@@ -498,7 +505,15 @@ async fn what_came_in_for_nobody_is_told_of_until_somebody_has_it() {
     let open = stall.payments.incoming(None, 10).await.unwrap();
     assert_eq!(open.len(), 1);
     assert_eq!(open[0].id, broken.id);
-    till.world.clock.advance(chrono::Duration::minutes(11));
+    // It is tried again and again, and is told of with what the last try came to.
+    for _ in 0..11 {
+        till.world.clock.advance(chrono::Duration::minutes(1));
+        stall.payments.outbox().take_in(10).await.unwrap_err();
+    }
     stall.payments.engine().remind(10).await.unwrap();
     assert_eq!(till.alerts("payments_waiting").await, ["incoming"]);
+    let alerts = till.world.app.alerts.list(true, None, 10).await.unwrap();
+    let told = alerts.iter().find(|one| one.kind == "payments_waiting");
+    let message = &told.unwrap().message;
+    assert!(message.contains("ExistsWithDifferentAmount"), "{message}");
 }

@@ -210,7 +210,7 @@ async fn a_sender_whom_the_provider_does_not_know_is_a_persons_matter() {
         .unwrap();
     let amount = settlenet::domain::money::Amount::from_minor(50_000).unwrap();
     till.payments
-        .fund(&beta.wallet.name, amount, &meant())
+        .fund(&beta.wallet.name, amount, &meant().key, "US-1")
         .await
         .unwrap();
     let new = NewIntent {

@@ -1,12 +1,14 @@
 //! Payments through a provider that keeps a record of its own: what it has paid is what the
 //! ledger has posted, once.
 
+mod audited;
 pub mod desk;
 pub mod incoming;
 mod killed;
 mod lives;
 mod races;
 mod returned;
+mod reviewed;
 pub mod sim;
 mod statements;
 mod truth;
@@ -107,7 +109,8 @@ impl Till {
 
     pub async fn fund(&self, minor: u64) {
         let amount = Amount::from_minor(minor).unwrap();
-        let funded = self.payments.fund(&self.wallet, amount, &meant()).await;
+        let key = meant().key;
+        let funded = self.payments.fund(&self.wallet, amount, &key, "US-1").await;
         funded.expect("funds");
     }
 
@@ -242,6 +245,8 @@ pub fn state_of(error: Result<impl std::fmt::Debug, PaymentError>) -> &'static s
         PaymentError::NoSuchIntent => "no intent",
         PaymentError::Incoming { .. } => "incoming",
         PaymentError::KeyReused => "key",
+        PaymentError::PaymentTaken { .. } => "payment taken",
+        PaymentError::SenderTaken { .. } => "sender taken",
         PaymentError::State { .. } => "state",
         PaymentError::Reason(_) => "reason",
         PaymentError::Hindered(_) => "hindered",

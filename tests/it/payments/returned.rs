@@ -20,9 +20,13 @@ use super::sim::{Behaviour, Sim};
 use super::{Till, finding, meant, state_of, through};
 
 fn wise(till: &Till, sim: &Sim) -> PaymentService {
+    wise_at(till, &sim.url)
+}
+
+fn wise_at(till: &Till, url: &str) -> PaymentService {
     let driver = Wise::new(WiseConfig {
         endpoint: Endpoint {
-            url: sim.url.clone(),
+            url: url.to_owned(),
             token: SecretString::from("sim-token"),
             connect_timeout: Duration::from_secs(5),
             timeout: Duration::from_secs(5),
@@ -161,12 +165,71 @@ async fn what_can_not_come_back_any_more_is_asked_about_no_more() {
         till.world.clock.advance(super::PAST_ALL);
     }
     assert_eq!(till.status(id).await, IntentStatus::Completed);
+    // Nothing is heard all the time: it is asked about on and on, and somebody is told.
+    let silent = wise_at(&till, "http://127.0.0.1:9").engine();
+    silent.remind(10).await.unwrap();
+    assert!(till.alerts("payments_unwatched").await.is_empty());
+    for _ in 0..70 {
+        till.world.clock.advance(chrono::Duration::days(1));
+        assert_eq!(silent.watch(PspName::Wise, 10).await.unwrap(), 1);
+    }
+    silent.remind(10).await.unwrap();
+    assert_eq!(till.alerts("payments_unwatched").await, ["WISE"]);
     let engine = payments.engine();
-    till.world.clock.advance(chrono::Duration::days(61));
+    till.world.clock.advance(chrono::Duration::days(1));
     assert_eq!(engine.watch(PspName::Wise, 10).await.unwrap(), 1);
     till.world.clock.advance(chrono::Duration::days(1));
     assert_eq!(engine.watch(PspName::Wise, 10).await.unwrap(), 0);
     assert_eq!(till.status(id).await, IntentStatus::Completed);
+    engine.remind(10).await.unwrap();
+    assert!(till.alerts("payments_unwatched").await.is_empty());
+}
+
+/// A person has named the transfer of another payment: that one's bounce is not this one's.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_comes_back_of_another_payment_gives_nothing_back() {
+    let till = Till::new().await;
+    till.fund(200_000).await;
+    let behaviour = Behaviour {
+        deduplicates: true,
+        ..Behaviour::default()
+    };
+    let sim = Sim::start(behaviour).await;
+    let payments = wise(&till, &sim);
+    let mut ids = Vec::new();
+    for _ in 0..2 {
+        let (alpha, intention) = (till.world.alpha, meant());
+        let created = payments.create(alpha, &intention, payout(&till)).await;
+        ids.push(created.unwrap().intent.id);
+    }
+    for _ in 0..20 {
+        settle(&payments).await;
+        till.world.clock.advance(super::PAST_ALL);
+    }
+    let [one, other] = ids.try_into().unwrap();
+    let transfer = async |id| {
+        let row = payments.evidence(id).await.unwrap().psp;
+        row.facts.response_id.unwrap()
+    };
+    // As it was left where nobody had looked.
+    let (of_one, of_other) = (transfer(one).await, transfer(other).await);
+    for (id, named) in [(one, "x"), (other, of_one.as_str())] {
+        let sql = "UPDATE pm.psp_tx_map SET response_id = $1 WHERE intent_id = $2";
+        let named = sqlx::query(sql).bind(named).bind(id);
+        named.execute(&till.pm).await.unwrap();
+    }
+    assert!(sim.bounce(&of_one).await);
+    for _ in 0..10 {
+        till.world.clock.advance(chrono::Duration::days(1));
+        payments.engine().watch(PspName::Wise, 10).await.unwrap();
+        settle(&payments).await;
+    }
+    assert_eq!(till.status(other).await, IntentStatus::Completed);
+    assert_eq!(
+        till.alerts("payment_contradicts").await,
+        [other.to_string()]
+    );
+    assert_ne!(of_one, of_other);
 }
 
 /// A person has found it by its uid, and said no more.
@@ -293,6 +356,9 @@ async fn who_leaves_has_no_payments_and_what_comes_back_later_is_told() {
     );
     assert_eq!(till.wallet().await.posted(), 40_000);
     let amount = Amount::from_minor(5).unwrap();
-    let funded = till.payments.fund(&till.wallet, amount, &meant()).await;
+    let funded = till
+        .payments
+        .fund(&till.wallet, amount, &meant().key, "US-1")
+        .await;
     assert_eq!(state_of(funded), "has left");
 }

@@ -9,7 +9,7 @@ use super::sim::{Behaviour, Sim};
 use crate::harness::{MovedClock, SOON, until};
 
 /// Findings of invariant 5.
-async fn found(till: &Till) -> Vec<String> {
+pub async fn found(till: &Till) -> Vec<String> {
     let report = till
         .world
         .app
@@ -69,7 +69,7 @@ async fn a_statement_is_compared_both_ways() {
         (line(&uid, own_id, "999.00"), "and we have 10000"),
         (line(&uid, "another", "100.00"), "it was paid 2 times"),
     ] {
-        sqlx::query("DELETE FROM pm.psp_statement_line")
+        sqlx::query("DELETE FROM pm.psp_statement_entry")
             .execute(&till.pm)
             .await
             .unwrap();
@@ -83,7 +83,7 @@ async fn a_statement_is_compared_both_ways() {
     }
 
     // One that is missing, of a time that the statement covers.
-    sqlx::query("DELETE FROM pm.psp_statement_line")
+    sqlx::query("DELETE FROM pm.psp_statement_entry")
         .execute(&till.pm)
         .await
         .unwrap();
@@ -101,7 +101,7 @@ async fn a_statement_is_compared_both_ways() {
     assert_eq!(missing.count(), 3);
 
     // What is no statement is not taken in, not in part either.
-    sqlx::query("DELETE FROM pm.psp_statement_line")
+    sqlx::query("DELETE FROM pm.psp_statement_entry")
         .execute(&till.pm)
         .await
         .unwrap();
@@ -115,13 +115,17 @@ async fn a_statement_is_compared_both_ways() {
         (line("u", "r", "1.00").replace("paid\n", "maybe\n"), "maybe"),
         (line("u", "r", "1.00").replace("IPPS", "BANK"), "BANK"),
         ("\u{0}\n".to_owned(), "record"),
+        (
+            line("u", "r", "1.00").replace("2026-01-01T00:00:00Z", "-200000-01-01T00:00:00Z"),
+            "line 3: paid_at",
+        ),
     ] {
         let text = format!("{header}{}{bad}", line("first", "r", "1.00"));
         let error = reconcile.take_statement(text.as_bytes()).await.unwrap_err();
         let told = format!("{error:#}");
         assert!(told.contains(says), "{says}: {told}");
     }
-    let kept: i64 = sqlx::query_scalar("SELECT COUNT(*) FROM pm.psp_statement_line")
+    let kept: i64 = sqlx::query_scalar("SELECT COUNT(*) FROM pm.psp_statement_entry")
         .fetch_one(&till.pm)
         .await
         .unwrap();
@@ -165,4 +169,48 @@ async fn a_review_that_was_resolved_wrongly_is_found_by_the_statement() {
     till.settle_outbox().await;
     let wrong = found(&till).await;
     assert!(wrong[0].contains("gave the money back"), "{wrong:?}");
+}
+
+/// Without names of their own, two lines of one file are two payments, and those of two files one.
+#[tokio::test(flavor = "multi_thread")]
+async fn lines_without_a_name_are_counted_in_their_own_file() {
+    let till = Till::new().await;
+    till.fund(1_000_000).await;
+    let id = till.create(till.payout(10_000)).await;
+    till.settle().await;
+    let line = |response: &str| {
+        let currency = &till.currency.code;
+        format!("IPPS,{id},{response},{currency},100.00,2026-01-01T00:00:00Z,paid\n")
+    };
+    let taken = async |lines: &[String]| {
+        let text = format!(
+            "provider,uid,response_id,currency,amount,paid_at,status\n{}",
+            lines.concat()
+        );
+        let reconcile = &till.world.app.reconcile;
+        let counts = reconcile.take_statement(text.as_bytes()).await.unwrap();
+        assert_eq!(counts.into_values().collect::<Vec<_>>(), [lines.len()]);
+        found(&till).await
+    };
+    let none = Vec::<String>::new();
+    assert_eq!(taken(&[line("")]).await, none);
+    assert_eq!(taken(&[line(&format!("R-{id}"))]).await, none);
+    assert_eq!(taken(&[line("")]).await, none, "once more");
+    let twice = taken(&[line(""), line("")]).await;
+    assert_eq!(twice.len(), 1, "{twice:?}");
+    assert!(twice[0].contains("it was paid 2 times"), "{twice:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_without_the_columns_of_a_statement_is_none() {
+    let till = Till::new().await;
+    let reconcile = &till.world.app.reconcile;
+    for text in ["", "x", "provider,uid,currency\n", "\n\n"] {
+        let taken = reconcile.take_statement(text.as_bytes()).await;
+        let told = format!("{:#}", taken.unwrap_err());
+        assert!(told.contains("lacks the columns"), "{text:?}: {told}");
+    }
+    let bare = "status,paid_at,amount,currency,uid,provider\n";
+    let taken = reconcile.take_statement(bare.as_bytes()).await;
+    assert!(taken.unwrap().is_empty());
 }

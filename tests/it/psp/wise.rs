@@ -1,6 +1,8 @@
 use serde_json::json;
 use settlenet::domain::payment::PspState;
-use settlenet::psp::wise::TransferState;
+use settlenet::domain::payment::outcome::Facts;
+use settlenet::psp::wise::{Bounce, TransferState};
+use settlenet::psp::{Made, PspTask};
 
 use super::{How, SLOW, Sim, drive, iban, payout, turn};
 
@@ -15,6 +17,16 @@ fn magic(digit: u8) -> String {
         (rest * 10 + u32::from(byte - b'0')) % 97
     });
     format!("DE{:02}{bban}", 98 - rest)
+}
+
+fn made(task: &PspTask) -> Made<'_> {
+    Made {
+        uid: &task.confirm_rq_uid,
+        facts: &task.facts,
+        amount: task.amount,
+        exponent: task.exponent,
+        currency: &task.currency,
+    }
 }
 
 #[tokio::test]
@@ -86,10 +98,9 @@ async fn money_that_comes_back_after_success_is_seen() {
     let driver = sim.wise(true, SLOW);
     let outcome = drive(&driver, payout(iban(ORDINARY), "EUR")).await;
     let transfer = outcome.task.facts.response_id.clone().unwrap();
-    assert_eq!(
-        driver.bounce(None, Some(&transfer)).await.0,
-        Some(TransferState::Sent)
-    );
+    let known = made(&outcome.task);
+    let sent = Bounce::In(TransferState::Sent);
+    assert_eq!(driver.bounce(&known).await.0, sent);
     let path = format!("/sim/wise/{transfer}/bounce");
     assert_eq!(sim.post(&path, &json!({})).await.0, 200);
     assert_eq!(sim.post("/sim/wise/5/bounce", &json!({})).await.0, 404);
@@ -100,12 +111,20 @@ async fn money_that_comes_back_after_success_is_seen() {
         TransferState::Refunded,
         TransferState::Refunded,
     ] {
-        assert_eq!(driver.bounce(None, Some(&transfer)).await.0, Some(state));
+        assert_eq!(driver.bounce(&known).await.0, Bounce::In(state));
         assert_eq!(state.is_returned(), state == TransferState::Refunded);
     }
     let report = sim.get("/sim/report.csv").await.text().await.unwrap();
     assert!(report.trim_end().ends_with(",returned"), "{report}");
-    assert_eq!(driver.bounce(None, Some("5")).await.0, None);
+    let other = Facts {
+        response_id: Some("5".to_owned()),
+        ..Facts::default()
+    };
+    let unknown = Made {
+        facts: &other,
+        ..known
+    };
+    assert_eq!(driver.bounce(&unknown).await.0, Bounce::NotFound);
 }
 
 #[tokio::test]
@@ -118,12 +137,11 @@ async fn bounces_come_by_themselves_where_they_are_to() {
     let driver = sim.wise(true, SLOW);
     let outcome = drive(&driver, payout(iban(ORDINARY), "EUR")).await;
     assert_eq!(outcome.state(), PspState::Confirmed);
-    let transfer = outcome.task.facts.response_id.clone().unwrap();
-    let mut state = None;
+    let mut state = Bounce::NotFound;
     for _ in 0..4 {
-        state = driver.bounce(None, Some(&transfer)).await.0;
+        state = driver.bounce(&made(&outcome.task)).await.0;
     }
-    assert_eq!(state, Some(TransferState::Refunded));
+    assert_eq!(state, Bounce::In(TransferState::Refunded));
 }
 
 /// A quote binds nobody.

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use chrono::Duration;
 use futures::future::join_all;
+use settlenet::domain::plan::PAYLOAD_VERSION;
 use settlenet::domain::request::RequestStatus;
 use settlenet::stores::master::sagas::{self, AfterFailure};
 
@@ -140,7 +141,7 @@ async fn payloads_of_a_newer_version_are_left_to_newer_workers() {
             .bind(plan.saga_id)
             .execute(&world.app.systems.master)
     };
-    version(2).await.unwrap();
+    version(PAYLOAD_VERSION + 1).await.unwrap();
     world.run_due(&world.app).await;
     assert_eq!(world.request(known).await.status, RequestStatus::Completed);
     assert_eq!(
@@ -149,7 +150,7 @@ async fn payloads_of_a_newer_version_are_left_to_newer_workers() {
         "untouched"
     );
     assert!(world.entries_of(world.alpha, newer).await.is_empty());
-    version(1).await.unwrap();
+    version(PAYLOAD_VERSION).await.unwrap();
     world.run_due(&world.app).await;
     assert_eq!(world.request(newer).await.status, RequestStatus::Completed);
     assert_invariants(&world).await;

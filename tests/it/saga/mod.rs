@@ -6,7 +6,7 @@ mod killed;
 mod kinds;
 mod outages;
 mod races;
-mod served;
+pub mod served;
 pub mod shapes;
 mod simulation;
 mod stopped;

@@ -12,13 +12,13 @@ use crate::harness::{Child, MovedClock, SOON, World, assert_invariants, until};
 const PASSWORD: &str = "correct horse battery";
 
 /// A person at Beta, who confirms.
-struct Client {
+pub struct Client {
     http: reqwest::Client,
     token: String,
 }
 
 impl Client {
-    async fn log_in(address: &str, world: &World) -> Self {
+    pub async fn log_in(address: &str, world: &World) -> Self {
         let broker = world.beta.to_string();
         let user = [
             "admin",
@@ -46,6 +46,18 @@ impl Client {
         let answer: Value = answer.expect("answers").json().await.expect("JSON");
         let token = answer["access_token"].as_str().expect("a token").to_owned();
         Self { http, token }
+    }
+
+    /// Creates something under a key: the HTTP status, and what was answered.
+    pub async fn create(
+        &self,
+        url: &str,
+        key: &str,
+        body: &Value,
+    ) -> reqwest::Result<(u16, Value)> {
+        let request = self.http.post(url).header("idempotency-key", key);
+        let answer = request.bearer_auth(&self.token).json(body).send().await?;
+        Ok((answer.status().as_u16(), answer.json().await?))
     }
 
     /// What the server says of the confirmation: the HTTP status and the request's.

@@ -399,7 +399,13 @@ impl Simulation {
             Move::ConfirmLess => {
                 within(fate, network.confirm_received(&actor, id, Some(&less))).await
             }
-            Move::Dispute => within(fate, network.dispute_request(&actor, id, "short")).await,
+            Move::Dispute => {
+                within(
+                    fate,
+                    network.dispute_request(&actor, id, World::said("short")),
+                )
+                .await
+            }
             Move::Expire => {
                 let expired = within(fate, network.expire_overdue(10)).await;
                 return self.log.push(format!("    {expired:?}"));

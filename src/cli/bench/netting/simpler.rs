@@ -1,4 +1,4 @@
-//! Simpler ways of clearing, and what none can pass: what the largest total stands beside.
+//! A simpler way of clearing than the largest total: cycle by cycle, as they are come by.
 
 use std::collections::BTreeMap;
 
@@ -12,29 +12,6 @@ fn debts(claims: &[Claim]) -> BTreeMap<(BrokerId, BrokerId), u128> {
         *debts.entry((claim.debtor, claim.creditor)).or_default() += u128::from(claim.amount);
     }
     debts
-}
-
-/// What is cleared where every two set off what they owe each other, and nobody else does.
-pub(super) fn bilateral(claims: &[Claim]) -> u128 {
-    let debts = debts(claims);
-    let mutual = debts.iter().map(|((debtor, creditor), owed)| {
-        let back = debts.get(&(*creditor, *debtor)).copied().unwrap_or(0);
-        back.min(*owed)
-    });
-    mutual.sum()
-}
-
-/// What no clearing can pass: at the end everybody still owes on balance what it owed before, so
-/// at least half the sum of all net positions, whichever their sign, is left.
-pub(super) fn bound(claims: &[Claim]) -> u128 {
-    let (mut total, mut net) = (0, BTreeMap::<BrokerId, i128>::new());
-    for claim in claims {
-        total += u128::from(claim.amount);
-        *net.entry(claim.debtor).or_default() -= i128::from(claim.amount);
-        *net.entry(claim.creditor).or_default() += i128::from(claim.amount);
-    }
-    let left: u128 = net.values().map(|position| position.unsigned_abs()).sum();
-    total - left / 2
 }
 
 /// A debt that is left.
@@ -113,6 +90,7 @@ mod tests {
     use super::*;
     use crate::domain::ids::ObligationId;
     use crate::domain::netting::clear;
+    use crate::domain::netting::measure::measure;
     use crate::domain::netting::sample::{Shape, graph};
 
     fn claims(edges: &[(u64, u64, u64)]) -> Vec<Claim> {
@@ -129,10 +107,7 @@ mod tests {
     fn by_hand() {
         // A ring of three, thirty at the least, and two who owe each other.
         let claims = claims(&[(7, 8, 100), (8, 9, 50), (9, 7, 30), (8, 7, 20)]);
-        assert_eq!(bilateral(&claims), 40);
         assert_eq!(greedy_cycles(&claims), 40 + 90);
-        // Net: 7 owes 50, 9 is owed 20, 8 is owed 30.
-        assert_eq!(bound(&claims), 200 - 50);
     }
 
     #[test]
@@ -141,9 +116,10 @@ mod tests {
             for shape in [Shape::Core, Shape::Skew] {
                 let claims = graph(30, 250, shape, seed);
                 let largest = clear(&claims).cleared();
-                assert!(bilateral(&claims) <= largest);
+                let measure = measure(&claims);
+                assert!(measure.bilateral <= largest);
                 assert!(greedy_cycles(&claims) <= largest);
-                assert!(largest <= bound(&claims));
+                assert!(largest <= measure.bound);
             }
         }
     }

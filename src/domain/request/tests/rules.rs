@@ -128,7 +128,7 @@ fn less_has_arrived() {
     );
     assert_eq!(word(confirm(&claim, STRANGER, Some(claimed))), "404");
     assert_eq!(
-        word(claim.dispute(AUTHOR, "it was all there", start())),
+        word(claim.claimed(AUTHOR, "it was all there", start())),
         "disputed"
     );
 
@@ -397,8 +397,9 @@ fn personal_data_is_beside_the_chain() {
     assert!(!payload.contains("+90") && !payload.contains("FO-"));
     assert_eq!(change.event.private.unwrap()["contact"], "+90");
     let sent = in_state(RequestKind::Send, "sent");
-    let disputed = applied(sent.dispute(TARGET, "a claim", start())).event;
-    assert!(disputed.payload.is_empty());
+    let disputed = applied(sent.claimed(TARGET, "a claim", start())).event;
+    let payload = serde_json::to_string(&disputed.payload).unwrap();
+    assert!(!payload.contains("a claim"));
     assert_eq!(disputed.private.unwrap()["claim"], "a claim");
 }
 
@@ -421,8 +422,8 @@ fn completion_names_both_books_entries() {
 #[test]
 fn what_another_did_is_no_repeat() {
     let sent = in_state(RequestKind::Send, "sent");
-    let disputed = applied(sent.dispute(AUTHOR, "it was all there", start())).request;
-    let dispute = |by, claim| word(disputed.dispute(by, claim, start()));
+    let disputed = applied(sent.claimed(AUTHOR, "it was all there", start())).request;
+    let dispute = |by, claim| word(disputed.claimed(by, claim, start()));
     assert_eq!(dispute(AUTHOR, "it was all there"), "again");
     assert_eq!(dispute(AUTHOR, "and a second claim"), "wrong");
     assert_eq!(dispute(TARGET, "nothing came"), "wrong");

@@ -69,7 +69,7 @@ fn try_move(
         Move::Confirm { received } => {
             request.confirm(by, received.map(amount), saga_id, &usd(), now)
         }
-        Move::Dispute => request.dispute(by, "claim", now),
+        Move::Dispute => request.claimed(by, "claim", now),
         Move::Expire => request.expire(saga_id, now),
         Move::SagaDone | Move::SagaFailed if request.saga_id.is_none() => Ok(Decision::Already),
         Move::SagaDone if request.status == RequestStatus::Accepting => {
@@ -128,7 +128,9 @@ fn sealed(event: EventDraft, request: &Request, now: DateTime<Utc>) -> Event {
 
 fn check_plan(request: &Request, plan: &Plan) {
     match plan.kind {
-        SagaKind::Accept | SagaKind::Confirm => assert_eq!(request.saga_id, Some(plan.saga_id)),
+        SagaKind::Accept | SagaKind::Confirm | SagaKind::Correct => {
+            assert_eq!(request.saga_id, Some(plan.saga_id));
+        }
         SagaKind::Release => assert_eq!(request.saga_id, None),
     }
     let (mut debits, mut credits) = (0, 0);
@@ -173,7 +175,13 @@ proptest! {
                 Ok(Decision::Apply(change)) => {
                     let Change { request: next, event, plan } = *change;
                     prop_assert_eq!(next.version, before.version + 1);
-                    prop_assert!(!is_final(before.status), "{} is final", before.status);
+                    let reopened = before.status == RequestStatus::Completed
+                        && next.status == RequestStatus::Disputed;
+                    prop_assert!(
+                        !is_final(before.status) || reopened,
+                        "{} is final",
+                        before.status
+                    );
                     let of_saga = matches!(what, Move::SagaDone | Move::SagaFailed);
                     prop_assert!(before.saga_id.is_none() || of_saga);
                     prop_assert!(event.actor_broker.is_none_or(|by| next.party(by).is_some()));

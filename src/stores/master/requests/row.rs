@@ -22,7 +22,8 @@ macro_rules! request_columns {
          currency_code, amount, received_amount, method, city_code, counterpart_uid, contact, note, \
          terms, author_account, counterparty_account, deadline_at, confirm_by, proposal, \
          proposal_by, saga_id, reservation_saga_id, proof_digest, event_seq, event_hash, \
-         created_at, accepted_at, sent_at, closed_at, updated_at, settles, auto_confirm, pickup_hash"
+         created_at, accepted_at, sent_at, closed_at, updated_at, settles, auto_confirm, pickup_hash, \
+         booked_saga_id"
     };
 }
 pub(super) use request_columns;
@@ -65,6 +66,7 @@ pub(super) struct RequestRow {
     settles: Option<Json<Settles>>,
     auto_confirm: bool,
     pickup_hash: Option<String>,
+    booked_saga_id: Option<Uuid>,
 }
 
 impl RequestRow {
@@ -112,6 +114,7 @@ impl RequestRow {
                 .map(|(kind, by)| Proposal { kind, by }),
             saga_id: self.saga_id,
             reservation_saga_id: self.reservation_saga_id,
+            booked_saga_id: self.booked_saga_id,
             proof_digest: self
                 .proof_digest
                 .map(|bytes| hash(&bytes).ok_or_else(|| bad("proof_digest")))

@@ -1,0 +1,110 @@
+//! Disputes over REST: the sides, the arbiter, and everybody else.
+
+use serde_json::{Value, json};
+use settlenet::domain::access::Role;
+
+use super::Api;
+
+fn claim(text: &str) -> Value {
+    json!({ "claim": text })
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn from_a_claim_to_a_decision() {
+    let api = Api::new().await;
+    let world = &api.world;
+    let as_alpha = api.admin_of(world.alpha).await;
+    let as_beta = api.admin_of(world.beta).await;
+    let arbiter = api.token(Role::Arbiter, None).await;
+    let other = api.token(Role::Arbiter, None).await;
+    let id = world.sent(world.alpha, world.beta).await;
+    let side = |what: &str| format!("/v1/disputes/{id}/{what}");
+    let hears = |what: &str| format!("/v1/arbiter/disputes/{id}{what}");
+    let early = api.get(&hears(""), &arbiter).await;
+    assert_eq!(early.problem(), (404, "not_found"), "not disputed");
+
+    let dispute = format!("/v1/network/requests/{id}/dispute");
+    let mut body = claim("nothing came");
+    body["proof"] = json!([{ "type": "transfer_ref", "value": "none" }]);
+    let opened = api.post(&dispute, &as_beta, body).await;
+    assert_eq!(opened.body["status"], "disputed", "{}", opened.text);
+    let listed = api.get("/v1/disputes", &as_alpha).await;
+    assert_eq!(listed.items()[0]["status"], "open");
+    assert_eq!(listed.items()[0]["against_broker_id"], json!(world.alpha));
+    let said = json!({ "text": "handed to Ahmed" });
+    let answered = api.post(&side("statements"), &as_alpha, said).await;
+    assert_eq!(answered.body["due_at"], Value::Null, "{}", answered.text);
+
+    let open = api.get("/v1/arbiter/disputes?status=open", &arbiter).await;
+    assert_eq!(open.items().len(), 1);
+    let shown = api.get(&hears(""), &arbiter).await;
+    assert_eq!(shown.status, 200, "{}", shown.text);
+    assert!(shown.text.contains("nothing came") && shown.text.contains("handed to Ahmed"));
+    let decision = json!({ "verdict": "adjust", "amount": "9000.00", "reason": "the slip" });
+    let not_taken = api
+        .post(&hears("/decide"), &arbiter, decision.clone())
+        .await;
+    assert_eq!(not_taken.problem(), (403, "not_your_move"));
+    let taken = api.post(&hears("/assign"), &arbiter, json!({})).await;
+    assert_eq!(taken.body["status"], "heard", "{}", taken.text);
+    let theirs = api.post(&hears("/assign"), &other, json!({})).await;
+    assert_eq!(theirs.problem(), (403, "not_your_move"));
+    let asked = json!({ "broker_id": world.alpha, "text": "which courier?" });
+    let asked = api.post(&hears("/ask"), &arbiter, asked).await;
+    assert!(asked.body["due_at"].is_string(), "{}", asked.text);
+    let decided = api.post(&hears("/decide"), &arbiter, decision).await;
+    assert_eq!(decided.body["status"], "over", "{}", decided.text);
+    let request = format!("/v1/network/requests/{id}");
+    let request = api.get(&request, &as_alpha).await;
+    assert_eq!(request.body["status"], "completed");
+    assert_eq!(request.body["received_amount"], "9000.00");
+    crate::harness::assert_invariants(world).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_else_sees_or_does_anything() {
+    let api = Api::new().await;
+    let world = &api.world;
+    let id = world.sent(world.alpha, world.beta).await;
+    let as_alpha = api.admin_of(world.alpha).await;
+    let dispute = format!("/v1/network/requests/{id}/dispute");
+    api.post(&dispute, &as_alpha, claim("it is there")).await;
+    let stranger = api.admin_of(world.gamma).await;
+    let said = json!({ "text": "me too" });
+    for what in ["statements", "appeal", "withdraw"] {
+        let path = format!("/v1/disputes/{id}/{what}");
+        let hidden = api.post(&path, &stranger, said.clone()).await;
+        assert_eq!(hidden.problem(), (404, "not_found"), "{what}");
+    }
+    assert!(api.get("/v1/disputes", &stranger).await.items().is_empty());
+    let (platform, arbiter) = (api.platform().await, api.token(Role::Arbiter, None).await);
+    let shown = format!("/v1/arbiter/disputes/{id}");
+    for token in [&platform, &as_alpha] {
+        let refused = api.get(&shown, token).await;
+        assert_eq!(refused.problem(), (403, "role_forbidden"));
+    }
+    let refused = api.get("/v1/disputes", &arbiter).await;
+    assert_eq!(refused.problem(), (403, "role_forbidden"));
+    api.post(&format!("{shown}/assign"), &arbiter, json!({}))
+        .await;
+    for (body, field) in [
+        (json!({ "verdict": "maybe", "reason": "x" }), "verdict"),
+        (json!({ "verdict": "adjust", "reason": "x" }), "amount"),
+        (
+            json!({ "verdict": "adjust", "amount": "10000.00", "reason": "x" }),
+            "amount",
+        ),
+        (
+            json!({ "verdict": "cancel", "amount": "1.00", "reason": "x" }),
+            "amount",
+        ),
+        (json!({ "verdict": "cancel", "reason": "" }), "reason"),
+    ] {
+        let refused = api.post(&format!("{shown}/decide"), &arbiter, body).await;
+        let named = (refused.status, refused.fields());
+        assert_eq!(named, (422, vec![field]), "{}", refused.text);
+    }
+    let asked = json!({ "broker_id": world.gamma, "text": "you?" });
+    let refused = api.post(&format!("{shown}/ask"), &arbiter, asked).await;
+    assert_eq!(refused.fields(), ["broker_id"]);
+}
