@@ -18,7 +18,7 @@ use super::words::words;
 /// Longest note that is read, in bytes.
 pub const NOTE_MAX: usize = 64 * 1024;
 /// Most signatures that are read of one.
-pub const SIGNATURES_MAX: usize = 64;
+pub const SIGNATURES_MAX: usize = 100;
 /// Longest name of a key, in bytes.
 pub const NAME_MAX: usize = 200;
 /// Longest line of one signature, in bytes: the name, and 4 + 8 + 64 bytes as base64.

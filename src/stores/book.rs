@@ -7,6 +7,7 @@ mod feed;
 mod held;
 mod intention;
 mod limit;
+pub mod logged;
 pub mod partners;
 mod read;
 mod rows;

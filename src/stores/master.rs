@@ -13,6 +13,7 @@ pub mod exits;
 pub mod feed;
 pub mod idempotency;
 pub mod invites;
+pub mod log;
 pub mod moves;
 pub mod netting;
 pub mod obligations;

@@ -6,6 +6,7 @@ pub mod events;
 pub mod idempotency;
 pub mod incoming;
 pub mod intents;
+pub mod log_signed;
 pub mod outbox;
 pub mod queue;
 pub mod statements;

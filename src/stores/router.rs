@@ -149,6 +149,11 @@ impl Router {
         Ok(self.pools.get(key)?.pool.patient())
     }
 
+    /// The same for what is looked at in passing, whose statements have the usual bound.
+    pub(crate) fn quick_database(&self, key: &DatabaseKey) -> Result<Pool, StoreError> {
+        Ok(self.pools.get(key)?.pool)
+    }
+
     /// The URL of a server of the configuration, without a database.
     pub(crate) fn server_url(&self, server: &str) -> Result<String, StoreError> {
         self.pools.server_url(server)

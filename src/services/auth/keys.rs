@@ -266,7 +266,10 @@ pub fn generate(folder: &Path) -> Result<String, KeyError> {
 }
 
 /// The key of a file, or those of a folder.
-fn read_files(path: &Path) -> Result<Vec<SigningKey>, KeyError> {
+///
+/// # Errors
+/// Where there is none, or one can't be used.
+pub(in crate::services) fn read_files(path: &Path) -> Result<Vec<SigningKey>, KeyError> {
     if !path.is_dir() {
         return Ok(vec![read_file(path)?]);
     }

@@ -1,0 +1,169 @@
+//! What anybody may ask of the log.
+
+use super::signing::missing_node;
+use super::{COSIGNATURES_MAX, CheckpointError, CheckpointService, key_of};
+use crate::domain::canonical::Hash;
+use crate::domain::checkpoint::{Leaf, LeafKind};
+use crate::domain::merkle::proof::{self, Parts};
+use crate::domain::note::NoteKey;
+use crate::stores::master;
+use crate::stores::master::log::checkpoints::{self, Signed};
+use crate::stores::master::log::{self, Log};
+
+/// A checkpoint as it is given out.
+#[derive(Clone, Debug)]
+pub struct Shown {
+    pub origin: String,
+    pub signed: Signed,
+    /// The note with the cosignatures of witnesses.
+    pub note: String,
+    pub cosignatures: usize,
+}
+
+/// Which leaf is wanted.
+#[derive(Clone, Debug)]
+pub enum Wanted {
+    Index(u64),
+    /// The last leaf of a chain.
+    Last(LeafKind, String),
+}
+
+/// A leaf that is in the log.
+#[derive(Clone, Debug)]
+pub struct Included {
+    pub log: u32,
+    /// Of the checkpoint that the proof is against.
+    pub size: u64,
+    pub root: Hash,
+    pub index: u64,
+    pub leaf: Leaf,
+    pub proof: Vec<Hash>,
+}
+
+impl CheckpointService {
+    /// A log; the last one where no number is given.
+    ///
+    /// # Errors
+    /// There is no such log, or the master's.
+    pub async fn log(&self, number: Option<u32>) -> Result<Log, CheckpointError> {
+        let log = match number {
+            Some(number) => log::get(&self.master, number).await?,
+            None => log::last(&self.master).await?,
+        };
+        log.ok_or(CheckpointError::NoSuch("log"))
+    }
+
+    /// All logs, the last first, at most `limit`.
+    ///
+    /// # Errors
+    /// The master's.
+    pub async fn logs(&self, limit: u32) -> Result<Vec<Log>, CheckpointError> {
+        Ok(log::list(&self.master, limit).await?)
+    }
+
+    /// The public keys of a log: all that have ever signed, oldest first.
+    ///
+    /// # Errors
+    /// The master's.
+    pub async fn keys(&self, log: &Log) -> Result<Vec<NoteKey>, CheckpointError> {
+        let keys = checkpoints::keys(&self.master).await?;
+        let keys = keys.iter().map(|(public, _)| key_of(&log.origin, public));
+        Ok(keys.collect::<Result<_, _>>()?)
+    }
+
+    /// A checkpoint of a log: the last one where no size is given.
+    ///
+    /// # Errors
+    /// There is none, or the master's.
+    pub async fn checkpoint(
+        &self,
+        number: Option<u32>,
+        size: Option<u64>,
+    ) -> Result<Shown, CheckpointError> {
+        let log = self.log(number).await?;
+        let signed = self.signed(&log, size).await?;
+        let limit = COSIGNATURES_MAX;
+        let lines = checkpoints::cosignatures(&self.master, log.number, signed.size, limit).await?;
+        let mut note = signed.note.clone();
+        for line in &lines {
+            note.push_str(line);
+            note.push('\n');
+        }
+        Ok(Shown {
+            origin: log.origin,
+            signed,
+            note,
+            cosignatures: lines.len(),
+        })
+    }
+
+    /// That a leaf is in a checkpoint: of the last one where no size is given.
+    ///
+    /// # Errors
+    /// There is no such leaf in it, no such checkpoint, or the master's.
+    pub async fn inclusion(
+        &self,
+        number: Option<u32>,
+        size: Option<u64>,
+        wanted: &Wanted,
+    ) -> Result<Included, CheckpointError> {
+        let log = self.log(number).await?;
+        let signed = self.signed(&log, size).await?;
+        let found = match wanted {
+            Wanted::Index(index) if *index >= signed.size => None,
+            Wanted::Index(index) => log::leaf(&self.master, log.number, *index).await?,
+            Wanted::Last(kind, id) => {
+                log::last_leaf(&self.master, log.number, (*kind, id), signed.size).await?
+            }
+        };
+        let (index, leaf) = found.ok_or(CheckpointError::NoSuch("leaf in this checkpoint"))?;
+        let parts = proof::inclusion(index, signed.size);
+        let parts = parts.ok_or(CheckpointError::NoSuch("leaf in this checkpoint"))?;
+        Ok(Included {
+            log: log.number,
+            size: signed.size,
+            root: signed.root,
+            index,
+            leaf,
+            proof: self.resolve(log.number, &parts).await?,
+        })
+    }
+
+    /// That a log's state of `to` leaves begins with that of `from`. Both sizes are at most that of
+    /// the last checkpoint, and need not be those of checkpoints.
+    ///
+    /// # Errors
+    /// Sizes that can't be shown, or the master's.
+    pub async fn consistency(
+        &self,
+        number: Option<u32>,
+        from: u64,
+        to: u64,
+    ) -> Result<(Log, Vec<Hash>), CheckpointError> {
+        let log = self.log(number).await?;
+        let last = self.signed(&log, None).await?.size;
+        if to > last {
+            let what = format!("to is at most {last}, the size of the last checkpoint");
+            return Err(CheckpointError::Range(what));
+        }
+        let parts = proof::consistency(from, to);
+        let parts = parts.ok_or_else(|| CheckpointError::Range("from is at most to".to_owned()))?;
+        let proof = self.resolve(log.number, &parts).await?;
+        Ok((log, proof))
+    }
+
+    pub(super) async fn signed(
+        &self,
+        log: &Log,
+        size: Option<u64>,
+    ) -> Result<Signed, CheckpointError> {
+        let signed = checkpoints::get(&self.master, log.number, size).await?;
+        signed.ok_or(CheckpointError::NoSuch("checkpoint"))
+    }
+
+    async fn resolve(&self, log: u32, parts: &Parts) -> Result<Vec<Hash>, CheckpointError> {
+        let mut connection = self.master.acquire().await.map_err(master::failed)?;
+        let nodes = log::nodes(&mut connection, log, parts.nodes()).await?;
+        parts.resolve(&nodes).ok_or_else(|| missing_node().into())
+    }
+}

@@ -1,0 +1,81 @@
+//! `network_request`, as the log sees it: whose events are newer than the log's.
+
+use sqlx::FromRow;
+
+use crate::domain::canonical::Hash;
+use crate::domain::chain::Head;
+use crate::domain::ids::RequestId;
+use crate::stores::StoreError;
+use crate::stores::error::corrupt;
+use crate::stores::master::failed;
+use crate::stores::pool::Pool;
+
+/// Requests whose last event the log does not have. Those that it has are not looked at.
+pub const UNLOGGED: &str = "SELECT request_id, event_seq, event_hash FROM network_request
+     WHERE unlogged = 1 ORDER BY request_id LIMIT ?";
+
+#[derive(FromRow)]
+struct Row {
+    request_id: u64,
+    event_seq: u32,
+    event_hash: Vec<u8>,
+}
+
+/// See [`UNLOGGED`].
+///
+/// # Errors
+/// The master's, or a row that can't be read.
+pub async fn unlogged(master: &Pool, limit: u32) -> Result<Vec<(RequestId, Head)>, StoreError> {
+    let rows: Vec<Row> = sqlx::query_as(UNLOGGED)
+        .bind(limit)
+        .fetch_all(master)
+        .await
+        .map_err(failed)?;
+    rows.into_iter()
+        .map(|row| {
+            let hash: Option<Hash> = super::hash(&row.event_hash);
+            let head = Head {
+                seq: row.event_seq.into(),
+                hash: hash.ok_or_else(|| corrupt("network_request", "event_hash"))?,
+            };
+            Ok((RequestId::from_bits(row.request_id), head))
+        })
+        .collect()
+}
+
+/// Marks how far a log has a request's events. A later log's mark stays.
+///
+/// # Errors
+/// The master's.
+pub async fn mark(master: &Pool, id: RequestId, seq: u64, log: u32) -> Result<bool, StoreError> {
+    let done = sqlx::query(
+        "UPDATE network_request SET logged_seq = ?, logged_in = ?
+         WHERE request_id = ? AND logged_in <= ? AND logged_seq < ?",
+    )
+    .bind(seq)
+    .bind(log)
+    .bind(id.bits())
+    .bind(log)
+    .bind(seq)
+    .execute(master)
+    .await
+    .map_err(failed)?;
+    Ok(done.rows_affected() == 1)
+}
+
+/// Takes the marks of earlier logs back, at most `limit` at a time; gives how many.
+///
+/// # Errors
+/// The master's.
+pub async fn unmark(master: &Pool, log: u32, limit: u32) -> Result<u64, StoreError> {
+    let done = sqlx::query(
+        "UPDATE network_request SET logged_seq = 0, logged_in = ? WHERE logged_in < ? LIMIT ?",
+    )
+    .bind(log)
+    .bind(log)
+    .bind(limit)
+    .execute(master)
+    .await
+    .map_err(failed)?;
+    Ok(done.rows_affected())
+}
