@@ -14,6 +14,7 @@ use crate::services::alerts::AlertService;
 use crate::services::auth::password::{HashError, Passwords};
 use crate::services::book_files::BookFiles;
 use crate::services::books::BooksService;
+use crate::services::checkpoints::{CheckpointRules, CheckpointService};
 use crate::services::credit_lines::CreditLineService;
 use crate::services::domains::DomainService;
 use crate::services::feeds::FeedService;
@@ -65,6 +66,7 @@ pub struct App {
     pub invites: Arc<InviteService>,
     pub signup: Arc<SignupService>,
     pub reconcile: Reconcile,
+    pub checkpoints: CheckpointService,
 }
 
 /// The databases of one process: enough for work that moves no money.
@@ -251,8 +253,16 @@ impl App {
             Arc::clone(&systems.router),
             payments.clone(),
         );
+        let checkpoints = CheckpointService::new(
+            systems.master.clone(),
+            Arc::clone(&systems.router),
+            systems.pm.clone(),
+            systems.clock.clone(),
+            checkpoint_rules(config),
+        );
         let uploads = UploadService::new(systems.master.clone(), systems.clock.clone());
         Ok(Self {
+            checkpoints,
             payments,
             sagas: SagaRecords::new(systems.master.clone()),
             obligations: ObligationService::new(systems.master.clone(), systems.ledger.clone()),
@@ -314,6 +324,17 @@ fn pool_bounds(config: &Config) -> PoolBounds {
         statement_timeout: config.pools.statement_timeout_ms.duration(),
         idle_timeout: config.pools.idle_timeout_ms.duration(),
         ..PoolBounds::default()
+    }
+}
+
+fn checkpoint_rules(config: &Config) -> CheckpointRules {
+    let checkpoints = &config.checkpoints;
+    CheckpointRules {
+        name: checkpoints.name.clone(),
+        signing_keys: checkpoints.signing_key_file.clone(),
+        interval: checkpoints.interval_s.duration(),
+        batch: checkpoints.batch,
+        readers: checkpoints.readers as usize,
     }
 }
 

@@ -3,6 +3,8 @@
 use std::fmt::Display;
 use std::ops::RangeInclusive;
 
+use crate::domain::checkpoint::{ORIGIN_MAX, is_origin};
+
 use super::{Config, ConfigError, OutsideIssuer, SecretUrl};
 
 const KIB: usize = 1024;
@@ -110,7 +112,22 @@ impl Config {
             netting.round_expiry_s.0,
             60..=90 * DAY,
         )?;
+        self.check_checkpoints()?;
         check_level(&self.log.level)
+    }
+
+    fn check_checkpoints(&self) -> Result<(), ConfigError> {
+        let checkpoints = &self.checkpoints;
+        if !is_origin(&checkpoints.name) {
+            return Err(wrong(
+                "checkpoints.name",
+                format!("{:?}", checkpoints.name),
+                format!("1 to {ORIGIN_MAX} visible ASCII characters without '+'"),
+            ));
+        }
+        within("checkpoints.interval_s", checkpoints.interval_s.0, 1..=DAY)?;
+        within("checkpoints.batch", checkpoints.batch, 1..=10_000)?;
+        within("checkpoints.readers", checkpoints.readers, 1..=256)
     }
 
     fn check_pools_and_ledger(&self) -> Result<(), ConfigError> {

@@ -61,6 +61,8 @@ pub struct Config {
     #[serde(default)]
     pub netting: Netting,
     #[serde(default)]
+    pub checkpoints: Checkpoints,
+    #[serde(default)]
     pub payments: Payments,
     #[serde(default)]
     pub log: Log,
@@ -324,6 +326,23 @@ pub struct Netting {
     pub round_expiry_s: Seconds,
 }
 
+/// The log of chain heads and its signed checkpoints.
+#[derive(Debug, Clone, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Checkpoints {
+    /// The log's name in its checkpoints: unique in the world, and the same for ever.
+    pub name: String,
+    /// Ed25519 private key, PKCS#8 PEM; or a folder of such files (`*.pem`) while keys are
+    /// rotated. Relative to the file that names it. A process without one keeps no log.
+    pub signing_key_file: Option<PathBuf>,
+    /// Between two looks for heads that have changed.
+    pub interval_s: Seconds,
+    /// Heads that are taken of one database in one look.
+    pub batch: u32,
+    /// Databases that are looked at at the same time.
+    pub readers: u32,
+}
+
 /// Logging, to standard error.
 #[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
@@ -424,6 +443,18 @@ impl Default for Auth {
             hash_wait_ms: Millis(5_000),
             signing_key_file: None,
             outside: None,
+        }
+    }
+}
+
+impl Default for Checkpoints {
+    fn default() -> Self {
+        Self {
+            name: "settlenet".into(),
+            signing_key_file: None,
+            interval_s: Seconds(10),
+            batch: 1_000,
+            readers: 8,
         }
     }
 }

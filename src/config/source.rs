@@ -146,15 +146,17 @@ impl Tree {
 
     /// Makes file names in a file relative to that file's folder.
     pub fn resolve_paths(&mut self) {
-        let Some(Node::Table(auth)) = self.root.get_mut("auth") else {
-            return;
-        };
-        if let Some(Node::Leaf {
-            value: Value::Toml(toml::Value::String(text)),
-            place,
-        }) = auth.get_mut("signing_key_file")
-        {
-            *text = beside(place, text).to_string_lossy().into_owned();
+        for section in ["auth", "checkpoints"] {
+            let Some(Node::Table(table)) = self.root.get_mut(section) else {
+                continue;
+            };
+            if let Some(Node::Leaf {
+                value: Value::Toml(toml::Value::String(text)),
+                place,
+            }) = table.get_mut("signing_key_file")
+            {
+                *text = beside(place, text).to_string_lossy().into_owned();
+            }
         }
     }
 

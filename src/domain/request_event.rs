@@ -6,6 +6,7 @@ use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use super::canonical::{self, Hash};
+use super::chain::Head;
 use super::ids::{BrokerId, RequestId};
 use super::words::words;
 
@@ -229,6 +230,29 @@ pub fn shown_reason(reason: &Value) -> Value {
     let shown = ["book", "code"].into_iter();
     let shown = shown.filter_map(|name| Some((name.to_owned(), all.get(name)?.clone())));
     Value::Object(shown.collect())
+}
+
+/// The entries that a completion or a correction names; `None` where it names none as it should.
+#[must_use]
+pub fn named_entries(payload: &Value) -> Option<Vec<(BrokerId, Head)>> {
+    let text =
+        |entry: &Value, field: &str| entry.get(field).and_then(Value::as_str).map(str::to_owned);
+    let number = |entry: &Value, field: &str| {
+        let text = text(entry, field)?;
+        let number: u64 = text.parse().ok()?;
+        (number.to_string() == text).then_some(number)
+    };
+    let named = |entry: &Value| {
+        let seq = number(entry, "seq")?;
+        let hash = Hash::from_hex(&text(entry, "tx_hash")?)?;
+        Some((number(entry, "book")?, Head { seq, hash }))
+    };
+    payload
+        .get("entries")?
+        .as_array()?
+        .iter()
+        .map(named)
+        .collect()
 }
 
 /// What the first event of a request has as its previous hash.

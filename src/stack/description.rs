@@ -60,11 +60,14 @@ impl Description {
 
     /// Writes the description, and before it the configuration and its key.
     pub(super) fn write(&self, layout: &Layout, http_port: u16) -> Result<(), LayoutError> {
-        let key = layout.dir().join("signing-key.pem");
-        if !key.exists() {
-            write_private(&key, new_signing_key(&key)?.as_bytes())?;
+        let [tokens, log] = ["signing-key.pem", "log-key.pem"].map(|name| layout.dir().join(name));
+        for key in [&tokens, &log] {
+            if !key.exists() {
+                write_private(key, new_signing_key(key)?.as_bytes())?;
+            }
         }
-        write_private(&layout.config(), self.settings(http_port, &key).as_bytes())?;
+        let settings = self.settings(http_port, &tokens, &log);
+        write_private(&layout.config(), settings.as_bytes())?;
         let path = file(layout.dir());
         let bytes = serde_json::to_vec_pretty(self).map_err(|e| LayoutError::Io {
             path: path.clone(),
@@ -77,7 +80,7 @@ impl Description {
         let _ = std::fs::remove_file(file(layout.dir()));
     }
 
-    fn settings(&self, http_port: u16, key: &Path) -> String {
+    fn settings(&self, http_port: u16, tokens: &Path, log: &Path) -> String {
         let a = self.url(ServerName::MariadbA);
         let b = self.url(ServerName::MariadbB);
         let mut text =
@@ -116,7 +119,11 @@ impl Description {
         );
         section(
             "auth",
-            &[("signing_key_file", quoted(&key.to_string_lossy()))],
+            &[("signing_key_file", quoted(&tokens.to_string_lossy()))],
+        );
+        section(
+            "checkpoints",
+            &[("signing_key_file", quoted(&log.to_string_lossy()))],
         );
         text
     }
@@ -142,7 +149,7 @@ pub(super) fn url(name: ServerName, port: u16, password: &secrecy::SecretString)
     }
 }
 
-/// An Ed25519 key in PKCS#8 PEM, for the tokens of this stack.
+/// An Ed25519 key in PKCS#8 PEM, for what this stack signs.
 fn new_signing_key(path: &Path) -> Result<String, LayoutError> {
     let key = SigningKey::from_bytes(&rand::random::<[u8; 32]>());
     let pem = key.to_pkcs8_pem(ed25519_dalek::pkcs8::spki::der::pem::LineEnding::LF);

@@ -2,6 +2,7 @@
 //! while there is more; a fault waits for the next waking.
 
 mod access;
+mod checkpoints;
 mod disputes;
 mod expiry;
 mod gauges;
@@ -50,6 +51,11 @@ pub fn start(app: &App, config: &Config, shutdown: &CancellationToken) -> JoinSe
     workers.spawn(turn("disputes", poll, shutdown.clone(), move || {
         let app = disputed.clone();
         async move { disputes::go_on(&app).await }
+    }));
+    let logged = app.clone();
+    workers.spawn(turn("checkpoints", poll, shutdown.clone(), move || {
+        let app = logged.clone();
+        async move { checkpoints::keep(&app).await }
     }));
     let feeds = app.clone();
     workers.spawn(turn("sequencer", poll, shutdown.clone(), move || {

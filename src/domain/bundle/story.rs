@@ -5,10 +5,11 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use crate::domain::canonical::Hash;
+use crate::domain::chain::Head;
 use crate::domain::ids::{BrokerId, ObligationId};
 use crate::domain::money::{Amount, CurrencyCode};
 use crate::domain::request::{RequestKind, RequestStatus, Settles};
-use crate::domain::request_event::{CanonicalEvent, EventKind};
+use crate::domain::request_event::{CanonicalEvent, EventKind, named_entries};
 use crate::domain::terms::{Commission, CommissionSize, ObligationTerm, Party, Terms};
 
 /// What the events say.
@@ -176,13 +177,12 @@ impl Story {
         counts: Option<Amount>,
         settled: Vec<(ObligationId, u64)>,
     ) -> Option<()> {
-        let named = facts.get("entries")?.as_array()?.iter().map(Named::read);
         self.bookings.push(Booking {
             event,
             saga: text(facts, "saga")?.parse().ok()?,
             before,
             counts,
-            entries: named.collect::<Option<_>>()?,
+            entries: named_entries(facts)?.into_iter().map(Named::from).collect(),
             settled,
         });
         Some(())
@@ -197,13 +197,13 @@ impl Story {
     }
 }
 
-impl Named {
-    fn read(entry: &Value) -> Option<Self> {
-        Some(Self {
-            book: number(entry, "book")?,
-            seq: number(entry, "seq")?,
-            tx_hash: Hash::from_hex(text(entry, "tx_hash")?)?,
-        })
+impl From<(BrokerId, Head)> for Named {
+    fn from((book, head): (BrokerId, Head)) -> Self {
+        Self {
+            book,
+            seq: head.seq,
+            tx_hash: head.hash,
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! A pass: the heads that have changed go into the log.
 
 use std::collections::HashMap;
+use std::ops::RangeInclusive;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use futures::StreamExt as _;
@@ -150,7 +151,8 @@ impl CheckpointService {
                 let router = &self.router;
                 while log > 1
                     && logged::unmark_logged(router, &database, log, UNMARK_BATCH).await? == batch
-                {}
+                {
+                }
                 sources::set(&self.master, &database, log).await?;
             }
             logged::unlogged(&self.router, &database, self.rules.batch).await
@@ -175,7 +177,9 @@ impl CheckpointService {
             let is_home = at_home.contains(broker);
             (Leaf::of_book(*broker, *head, now), is_home)
         });
-        let appended = self.append(log, LeafKind::Book, leaves.collect()).await?;
+        let appended = self
+            .append(log, LeafKind::Book, leaves.collect(), &[])
+            .await?;
         passed.appended += appended.leaves;
         for (broker, head) in heads {
             let Some(last) = appended.last.get(&broker.to_string()) else {
@@ -218,7 +222,8 @@ impl CheckpointService {
             let batch = u64::from(UNMARK_BATCH);
             while log.number > 1
                 && requests::unmark(&self.master, log.number, UNMARK_BATCH).await? == batch
-            {}
+            {
+            }
             sources::set(&self.master, &itself, log.number).await?;
         }
         let heads = requests::unlogged(&self.master, self.rules.batch).await?;
@@ -227,8 +232,10 @@ impl CheckpointService {
         let leaves = heads
             .iter()
             .map(|(id, head)| (Leaf::of_request(*id, *head, now), true));
+        let ids: Vec<RequestId> = heads.iter().map(|(id, _)| *id).collect();
+        let namings = requests::namings(&self.master, &ids).await?;
         let appended = self
-            .append(log, LeafKind::Request, leaves.collect())
+            .append(log, LeafKind::Request, leaves.collect(), &namings)
             .await?;
         passed.appended += appended.leaves;
         for (id, head) in heads {
@@ -244,13 +251,15 @@ impl CheckpointService {
         Ok(())
     }
 
-    /// Appends what is newer than the last leaf of its chain, of what may be; gives the last leaf
-    /// of each chain. Nothing where another log has begun.
+    /// Appends what is newer than the last leaf of its chain, of what may be; and with a request the
+    /// entries that its events name since. Gives the last leaf of each chain. Nothing where another
+    /// log has begun.
     async fn append(
         &self,
         log: &Log,
         kind: LeafKind,
         offered: Vec<(Leaf, bool)>,
+        namings: &[requests::Naming],
     ) -> Result<Appended, CheckpointError> {
         let mut appended = Appended {
             leaves: 0,
@@ -272,6 +281,8 @@ impl CheckpointService {
         for (leaf, may) in offered {
             let before = appended.last.get(&leaf.id);
             if may && before.is_none_or(|before| before.seq < leaf.seq) {
+                let since = before.map_or(0, |before| before.seq) + 1..=leaf.seq;
+                newer.extend(named_leaves(namings, &leaf, since));
                 appended.last.insert(leaf.id.clone(), leaf.clone());
                 newer.push(leaf);
             }
@@ -308,6 +319,20 @@ impl CheckpointService {
         alerts::raise(&mut tx, alert, self.clock.now()).await?;
         Ok(master::commit(tx).await?)
     }
+}
+
+/// The leaves of the entries that events of a request name, of those events that are new.
+fn named_leaves(
+    namings: &[requests::Naming],
+    request: &Leaf,
+    since: RangeInclusive<u64>,
+) -> Vec<Leaf> {
+    let new = namings
+        .iter()
+        .filter(|(id, seq, _)| id.to_string() == request.id && since.contains(&u64::from(*seq)));
+    let named = new.flat_map(|(_, _, named)| named);
+    let leaf = |(broker, entry): &(BrokerId, Head)| Leaf::of_entry(*broker, *entry, request.at);
+    named.map(leaf).collect()
 }
 
 fn contradiction(subject: String, last: &Leaf, now: Option<Head>) -> NewAlert {

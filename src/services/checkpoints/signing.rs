@@ -10,10 +10,10 @@ use crate::domain::checkpoint::{Checkpoint, Leaf};
 use crate::domain::merkle::proof::{folded, full_parts};
 use crate::domain::note::Note;
 use crate::stores::StoreError;
+use crate::stores::master;
 use crate::stores::master::alerts::NewAlert;
 use crate::stores::master::log::{self, Log, checkpoints};
 use crate::stores::pm::{self, log_signed};
-use crate::stores::{error, master};
 
 impl CheckpointService {
     /// Whether the master's log is another than the one that was signed; says so in an alert.
@@ -123,7 +123,10 @@ pub(super) fn signed_note(
 }
 
 pub(super) fn missing_node() -> StoreError {
-    error::corrupt("log_node", "a full subtree is missing")
+    StoreError::Corrupt {
+        table: "log_node",
+        what: "a full subtree is missing".to_owned(),
+    }
 }
 
 fn fork(log: &Log, number: u32, signed: &Checkpoint) -> NewAlert {

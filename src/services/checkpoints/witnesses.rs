@@ -49,7 +49,11 @@ impl CheckpointService {
         let line = signature.to_string();
         let now = self.clock.now();
         let kept = checkpoints::cosign(master, of, witness.id, &line, now).await?;
-        Ok(if kept { Cosigned::Now } else { Cosigned::Before })
+        Ok(if kept {
+            Cosigned::Now
+        } else {
+            Cosigned::Before
+        })
     }
 
     /// A broker's own witness, if it has one.

@@ -381,18 +381,9 @@ fn event_faults(request: &Request, events: &[(Event, Hash)], found: &mut Vec<Str
 
 /// The entries that a completion names.
 fn named(completion: &Event) -> BTreeSet<Named> {
-    let entries = completion.payload.get("entries").and_then(Value::as_array);
-    let text = |entry: &Value, field: &str| -> Option<String> {
-        entry.get(field).and_then(Value::as_str).map(str::to_owned)
-    };
-    entries
-        .into_iter()
-        .flatten()
-        .filter_map(|entry| {
-            let book = text(entry, "book")?.parse().ok()?;
-            let seq = text(entry, "seq")?.parse().ok()?;
-            let hash = Hash::from_hex(&text(entry, "tx_hash")?)?;
-            Some((book, seq, hash))
-        })
+    let named = request_event::named_entries(&completion.payload).unwrap_or_default();
+    let named = named.into_iter();
+    named
+        .map(|(book, head)| (book, head.seq, head.hash))
         .collect()
 }

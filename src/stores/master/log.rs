@@ -125,15 +125,14 @@ pub async fn take_pass(
     next: DateTime<Utc>,
     now: DateTime<Utc>,
 ) -> Result<bool, StoreError> {
-    let done = sqlx::query(
-        "UPDATE checkpoint_log SET pass_at = ? WHERE log_number = ? AND pass_at <= ?",
-    )
-    .bind(next)
-    .bind(number)
-    .bind(now)
-    .execute(master)
-    .await
-    .map_err(failed)?;
+    let done =
+        sqlx::query("UPDATE checkpoint_log SET pass_at = ? WHERE log_number = ? AND pass_at <= ?")
+            .bind(next)
+            .bind(number)
+            .bind(now)
+            .execute(master)
+            .await
+            .map_err(failed)?;
     Ok(done.rows_affected() == 1)
 }
 
@@ -173,11 +172,7 @@ impl LeafRow {
 ///
 /// # Errors
 /// The master's, or a row that can't be read.
-pub async fn leaf(
-    master: &Pool,
-    log: u32,
-    index: u64,
-) -> Result<Option<(u64, Leaf)>, StoreError> {
+pub async fn leaf(master: &Pool, log: u32, index: u64) -> Result<Option<(u64, Leaf)>, StoreError> {
     let row: Option<LeafRow> = sqlx::query_as(concat!(leaf_columns!(), " AND leaf_index = ?"))
         .bind(log)
         .bind(index)
@@ -233,7 +228,9 @@ pub async fn last_leaves(
         for (place, id) in chunk.iter().enumerate() {
             builder.push(if place == 0 { "(" } else { " UNION ALL (" });
             let mut parts = LAST_OF.split('?');
-            builder.push(parts.next().unwrap_or_default()).push_bind(log);
+            builder
+                .push(parts.next().unwrap_or_default())
+                .push_bind(log);
             builder
                 .push(parts.next().unwrap_or_default())
                 .push_bind(kind.as_str());
@@ -351,7 +348,11 @@ pub async fn nodes(
     );
     builder.push_bind(log).push(" AND (");
     for (place, at) in wanted.into_iter().enumerate() {
-        builder.push(if place == 0 { "(level = " } else { " OR (level = " });
+        builder.push(if place == 0 {
+            "(level = "
+        } else {
+            " OR (level = "
+        });
         builder.push_bind(at.level).push(" AND node_index = ");
         builder.push_bind(at.index).push(")");
     }

@@ -23,10 +23,7 @@ struct Row {
 ///
 /// # Errors
 /// The database's, or a row that can't be read.
-pub async fn lock_last(
-    tx: &mut PmTx,
-    name: &str,
-) -> Result<Option<(u32, Checkpoint)>, StoreError> {
+pub async fn lock_last(tx: &mut PmTx, name: &str) -> Result<Option<(u32, Checkpoint)>, StoreError> {
     let row: Option<Row> = sqlx::query_as(
         "SELECT log_number, origin, size, root FROM pm.log_signed
          WHERE name = $1 ORDER BY log_number DESC LIMIT 1 FOR UPDATE",

@@ -52,11 +52,7 @@ macro_rules! columns {
 ///
 /// # Errors
 /// The master's, or a row that can't be read.
-pub async fn get(
-    master: &Pool,
-    log: u32,
-    size: Option<u64>,
-) -> Result<Option<Signed>, StoreError> {
+pub async fn get(master: &Pool, log: u32, size: Option<u64>) -> Result<Option<Signed>, StoreError> {
     let sql = match size {
         None => concat!(columns!(), " ORDER BY size DESC LIMIT 1"),
         Some(_) => concat!(columns!(), " AND size = ?"),
@@ -162,11 +158,12 @@ pub async fn register_key(
 /// # Errors
 /// The master's, or a row that can't be read.
 pub async fn keys(master: &Pool) -> Result<Vec<([u8; 32], DateTime<Utc>)>, StoreError> {
-    let rows: Vec<(Vec<u8>, DateTime<Utc>)> =
-        sqlx::query_as("SELECT public_key, created_at FROM log_key ORDER BY created_at, public_key")
-            .fetch_all(master)
-            .await
-            .map_err(failed)?;
+    let rows: Vec<(Vec<u8>, DateTime<Utc>)> = sqlx::query_as(
+        "SELECT public_key, created_at FROM log_key ORDER BY created_at, public_key",
+    )
+    .fetch_all(master)
+    .await
+    .map_err(failed)?;
     rows.into_iter()
         .map(|(bytes, at)| {
             let key = bytes.try_into();

@@ -1,14 +1,18 @@
 //! `network_request`, as the log sees it: whose events are newer than the log's.
 
-use sqlx::FromRow;
+use serde_json::Value;
+use sqlx::types::Json;
+use sqlx::{AssertSqlSafe, FromRow};
 
 use crate::domain::canonical::Hash;
 use crate::domain::chain::Head;
-use crate::domain::ids::RequestId;
+use crate::domain::ids::{BrokerId, RequestId};
+use crate::domain::request_event::{EventKind, named_entries};
 use crate::stores::StoreError;
 use crate::stores::error::corrupt;
 use crate::stores::master::failed;
 use crate::stores::pool::Pool;
+use crate::stores::sql::{chunks, placeholders};
 
 /// Requests whose last event the log does not have. Those that it has are not looked at.
 pub const UNLOGGED: &str = "SELECT request_id, event_seq, event_hash FROM network_request
@@ -41,6 +45,40 @@ pub async fn unlogged(master: &Pool, limit: u32) -> Result<Vec<(RequestId, Head)
             Ok((RequestId::from_bits(row.request_id), head))
         })
         .collect()
+}
+
+/// An event that names entries: of which request, its seq, and the entries by their books.
+pub type Naming = (RequestId, u32, Vec<(BrokerId, Head)>);
+
+/// The completions and corrections of some requests, with the entries that they name.
+///
+/// # Errors
+/// The master's, or a row that can't be read.
+pub async fn namings(master: &Pool, ids: &[RequestId]) -> Result<Vec<Naming>, StoreError> {
+    let mut found = Vec::new();
+    let mut rest = ids;
+    for size in chunks(ids.len()) {
+        let (chunk, after) = rest.split_at(size);
+        rest = after;
+        let sql = format!(
+            "SELECT request_id, seq, payload FROM network_request_event
+             WHERE request_id IN ({}) AND kind IN (?, ?) ORDER BY request_id, seq",
+            placeholders(chunk.len())
+        );
+        let mut query = sqlx::query_as(AssertSqlSafe(sql));
+        for id in chunk {
+            query = query.bind(id.bits());
+        }
+        let kinds = [EventKind::Completed, EventKind::Corrected].map(EventKind::as_str);
+        let query = query.bind(kinds[0]).bind(kinds[1]);
+        let rows: Vec<(u64, u32, Json<Value>)> = query.fetch_all(master).await.map_err(failed)?;
+        for (id, seq, payload) in rows {
+            let named = named_entries(&payload.0);
+            let named = named.ok_or_else(|| corrupt("network_request_event", "entries"))?;
+            found.push((RequestId::from_bits(id), seq, named));
+        }
+    }
+    Ok(found)
 }
 
 /// Marks how far a log has a request's events. A later log's mark stays.
