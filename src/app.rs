@@ -14,6 +14,7 @@ use crate::services::alerts::AlertService;
 use crate::services::auth::password::{HashError, Passwords};
 use crate::services::book_files::BookFiles;
 use crate::services::books::BooksService;
+use crate::services::bundles::BundleService;
 use crate::services::checkpoints::{CheckpointRules, CheckpointService};
 use crate::services::credit_lines::CreditLineService;
 use crate::services::domains::DomainService;
@@ -67,6 +68,7 @@ pub struct App {
     pub signup: Arc<SignupService>,
     pub reconcile: Reconcile,
     pub checkpoints: CheckpointService,
+    pub bundles: BundleService,
 }
 
 /// The databases of one process: enough for work that moves no money.
@@ -260,8 +262,16 @@ impl App {
             systems.clock.clone(),
             checkpoint_rules(config),
         );
+        let bundles = BundleService::new(
+            systems.master.clone(),
+            Arc::clone(&systems.router),
+            systems.ledger.clone(),
+            checkpoints.clone(),
+            systems.clock.clone(),
+        );
         let uploads = UploadService::new(systems.master.clone(), systems.clock.clone());
         Ok(Self {
+            bundles,
             checkpoints,
             payments,
             sagas: SagaRecords::new(systems.master.clone()),

@@ -8,6 +8,7 @@ pub mod auditor;
 pub mod auth;
 pub mod book_files;
 pub mod books;
+pub mod bundles;
 pub mod checkpoints;
 pub mod credit_lines;
 pub mod domains;

@@ -26,6 +26,8 @@ pub enum Wanted {
     Index(u64),
     /// The last leaf of a chain.
     Last(LeafKind, String),
+    /// The leaf of a chain at a seq.
+    At(LeafKind, String, u64),
 }
 
 /// A leaf that is in the log.
@@ -112,6 +114,10 @@ impl CheckpointService {
         let found = match wanted {
             Wanted::Index(index) if *index >= signed.size => None,
             Wanted::Index(index) => log::leaf(&self.master, log.number, *index).await?,
+            Wanted::At(kind, id, seq) => {
+                let of = (*kind, id.as_str());
+                log::leaf_at(&self.master, log.number, of, *seq, signed.size).await?
+            }
             Wanted::Last(kind, id) => {
                 log::last_leaf(&self.master, log.number, (*kind, id), signed.size).await?
             }

@@ -209,6 +209,35 @@ pub async fn last_leaf(
     row.map(LeafRow::read).transpose()
 }
 
+/// The first leaf of a chain at a seq among the first `size`. One row of an index.
+pub const LEAF_AT: &str = concat!(
+    leaf_columns!(),
+    " AND kind = ? AND id = ? AND seq = ? AND leaf_index < ? ORDER BY leaf_index LIMIT 1"
+);
+
+/// See [`LEAF_AT`].
+///
+/// # Errors
+/// The master's, or a row that can't be read.
+pub async fn leaf_at(
+    master: &Pool,
+    log: u32,
+    (kind, id): (LeafKind, &str),
+    seq: u64,
+    size: u64,
+) -> Result<Option<(u64, Leaf)>, StoreError> {
+    let row: Option<LeafRow> = sqlx::query_as(LEAF_AT)
+        .bind(log)
+        .bind(kind.as_str())
+        .bind(id)
+        .bind(seq)
+        .bind(size)
+        .fetch_optional(master)
+        .await
+        .map_err(failed)?;
+    row.map(LeafRow::read).transpose()
+}
+
 /// The last leaves of several chains of one kind, by their ids: one row of an index for each.
 ///
 /// # Errors
