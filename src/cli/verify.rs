@@ -1,6 +1,8 @@
 //! `settlenet verify`: what a third party can check by itself.
 
+mod bundle;
 mod chain;
+mod checkpoint;
 mod netting;
 
 use std::process::ExitCode;
@@ -22,13 +24,17 @@ pub(super) struct Args {
 
 #[derive(Debug, Subcommand)]
 enum What {
+    Bundle(bundle::Args),
     Chain(chain::Args),
+    Checkpoint(checkpoint::Args),
     Netting(netting::Args),
 }
 
 pub(super) async fn run(args: &Args) -> Result<ExitCode, Failure> {
     match &args.what {
+        What::Bundle(args) => bundle::run(args),
         What::Chain(args) => chain::run(args).await,
+        What::Checkpoint(args) => checkpoint::run(args),
         What::Netting(args) => netting::run(args),
     }
 }

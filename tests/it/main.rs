@@ -11,6 +11,7 @@ mod books;
 mod cli;
 mod debts;
 mod disputes;
+mod evidence;
 mod expand;
 mod feed;
 mod harness;

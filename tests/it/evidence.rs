@@ -1,0 +1,199 @@
+//! Evidence bundles made of real systems, and what becomes of them where somebody has tampered.
+
+use settlenet::domain::bundle::Bundle;
+use settlenet::domain::bundle::verify::{ClaimKind, Report, Trust, verify};
+use settlenet::domain::ids::{BrokerId, RequestId};
+use settlenet::domain::note::NoteKey;
+use settlenet::domain::request::RequestStatus;
+use settlenet::services::bundles::{BundleError, Viewer};
+use sqlx::mysql::MySqlPool;
+
+use crate::harness::World;
+
+async fn logged(world: &World) {
+    world.clock.advance(chrono::Duration::seconds(20));
+    world.app.checkpoints.pass().await.unwrap();
+}
+
+async fn keys(world: &World) -> Vec<NoteKey> {
+    let log = world.app.checkpoints.log(None).await.unwrap();
+    world.app.checkpoints.keys(&log).await.unwrap()
+}
+
+async fn judged(world: &World, bundle: &Bundle) -> Report {
+    let keys = keys(world).await;
+    let trust = Trust {
+        keys: &keys,
+        ..Trust::default()
+    };
+    verify(&bundle.to_bytes().unwrap(), &trust)
+}
+
+async fn bundle(world: &World, id: RequestId) -> Bundle {
+    let bundles = &world.app.bundles;
+    bundles.bundle(id, Viewer::Arbiter).await.unwrap()
+}
+
+/// What fails first of the bundle as it is now.
+async fn fails(world: &World, id: RequestId) -> Option<ClaimKind> {
+    let report = judged(world, &bundle(world, id).await).await;
+    let failing = report.claims.iter().find(|claim| !claim.holds);
+    failing.map(|claim| claim.claim)
+}
+
+async fn completed(world: &World) -> RequestId {
+    let id = world.sent(world.alpha, world.beta).await;
+    world.confirm(id).await.unwrap();
+    assert_eq!(world.request(id).await.status, RequestStatus::Completed);
+    id
+}
+
+async fn tenant(world: &World, number: usize) -> MySqlPool {
+    let url = world.databases.url("b", &world.databases.tenants[number]);
+    MySqlPool::connect(url.expose()).await.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bundle_of_what_completed_holds_for_everybody_who_may_have_it() {
+    let world = World::new().await;
+    let id = completed(&world).await;
+    let bundles = &world.app.bundles;
+    let early = bundles.bundle(id, Viewer::Arbiter).await;
+    assert!(matches!(early, Err(BundleError::NotLogged)), "{early:?}");
+    logged(&world).await;
+    for viewer in [
+        Viewer::Arbiter,
+        Viewer::Party(world.alpha),
+        Viewer::Party(world.beta),
+    ] {
+        let bundle = bundles.bundle(id, viewer).await.unwrap();
+        let report = judged(&world, &bundle).await;
+        assert!(report.holds, "{:#?}", report.claims);
+        assert_eq!(report.status, Some("completed"));
+        // Nothing of a book but the subject's entry.
+        for segment in bundle.books.iter().flat_map(|book| &book.segments) {
+            assert!(
+                segment
+                    .entries
+                    .iter()
+                    .all(|one| one.entry.subject == id.to_string())
+            );
+        }
+    }
+    let stranger = bundles.bundle(id, Viewer::Party(world.gamma)).await;
+    assert!(matches!(stranger, Err(BundleError::NotFound)));
+    // Once more has happened elsewhere, and after another checkpoint.
+    completed(&world).await;
+    logged(&world).await;
+    assert_eq!(fails(&world, id).await, None);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_correction_is_in_it_and_what_is_newer_than_the_checkpoint_is_waited_for() {
+    let world = World::new().await;
+    let id = completed(&world).await;
+    logged(&world).await;
+    let alpha = World::actor(world.alpha);
+    let network = &world.app.network;
+    let disputed = network
+        .dispute_request(&alpha, id, World::said("counterfeit"))
+        .await;
+    disputed.unwrap();
+    let early = world.app.bundles.bundle(id, Viewer::Arbiter).await;
+    assert!(matches!(early, Err(BundleError::NotLogged)), "{early:?}");
+    network.assign_dispute("US-00000000000a", id).await.unwrap();
+    let judgment = settlenet::services::network::Judgment {
+        verdict: settlenet::domain::request::Verdict::Adjust,
+        amount: Some("4000.00".to_owned()),
+        reason: "six thousand were counterfeit".to_owned(),
+    };
+    network
+        .decide("US-00000000000a", id, &judgment)
+        .await
+        .unwrap();
+    logged(&world).await;
+    let bundle = bundle(&world, id).await;
+    assert_eq!((bundle.obligations.len(), bundle.transfers.len()), (2, 2));
+    let report = judged(&world, &bundle).await;
+    assert!(report.holds, "{:#?}", report.claims);
+}
+
+/// Runs a statement on a book, and says what a bundle comes to then.
+async fn tampered(world: &World, book: BrokerId, sql: &'static str) -> MySqlPool {
+    let number = usize::from(book == world.beta);
+    let pool = tenant(world, number).await;
+    let done = sqlx::query(sql).execute(&pool).await.unwrap();
+    assert!(done.rows_affected() > 0, "{sql}");
+    pool
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_broker_that_rewrites_its_book_is_named() {
+    let world = World::new().await;
+    let id = completed(&world).await;
+    logged(&world).await;
+    for (sql, claim) in [
+        (
+            "UPDATE transaction SET amount = amount + 1",
+            ClaimKind::Books,
+        ),
+        (
+            "UPDATE transaction SET amount = amount - 1, booked_at = booked_at - INTERVAL 1 DAY",
+            ClaimKind::Books,
+        ),
+        (
+            "UPDATE transaction SET booked_at = booked_at + INTERVAL 1 DAY, subject = 'NR-000000000001'",
+            ClaimKind::Books,
+        ),
+        ("DELETE FROM transaction", ClaimKind::Entries),
+    ] {
+        tampered(&world, world.beta, sql).await;
+        assert_eq!(fails(&world, id).await, Some(claim), "{sql}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_operator_that_rewrites_the_master_is_named() {
+    let world = World::new().await;
+    let id = completed(&world).await;
+    logged(&world).await;
+    let master = &world.app.systems.master;
+    for (change, back, claim) in [
+        (
+            "UPDATE network_request_event SET actor = 'US-2' WHERE seq = 2",
+            "UPDATE network_request_event SET actor = 'staff' WHERE seq = 2 AND actor = 'US-2'",
+            ClaimKind::Events,
+        ),
+        (
+            "UPDATE obligation SET amount = amount + 1, remaining_amount = remaining_amount + 1",
+            "UPDATE obligation SET amount = amount - 1, remaining_amount = remaining_amount - 1",
+            ClaimKind::Obligations,
+        ),
+    ] {
+        let before: String =
+            sqlx::query_scalar("SELECT actor FROM network_request_event WHERE seq = 2")
+                .fetch_one(master)
+                .await
+                .unwrap();
+        sqlx::query(change).execute(master).await.unwrap();
+        assert_eq!(fails(&world, id).await, Some(claim), "{change}");
+        sqlx::query(back).execute(master).await.unwrap();
+        sqlx::query("UPDATE network_request_event SET actor = ? WHERE seq = 2")
+            .bind(before)
+            .execute(master)
+            .await
+            .unwrap();
+        assert_eq!(fails(&world, id).await, None, "{back}");
+    }
+    // Another leaf in the log than what was signed.
+    sqlx::query("UPDATE log_leaf SET seq = seq + 1 WHERE kind = 'book'")
+        .execute(master)
+        .await
+        .unwrap();
+    assert_eq!(fails(&world, id).await, None, "nothing of this request");
+    sqlx::query("UPDATE log_leaf SET at = at - INTERVAL 1 DAY WHERE kind = 'request'")
+        .execute(master)
+        .await
+        .unwrap();
+    assert_eq!(fails(&world, id).await, Some(ClaimKind::Log), "back-dated");
+}
