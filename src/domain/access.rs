@@ -197,6 +197,7 @@ actions! {
     RequestConfirm = "request.confirm", BrokerSeat, NetworkWrite;
     RequestDispute = "request.dispute", BrokerSeat, NetworkWrite;
     RequestEvents = "request.events", BrokerSeat, NetworkRead;
+    RequestBundle = "request.bundle", BrokerSeat, NetworkRead;
     OrderCreate = "order.create", BrokerSeat, NetworkWrite;
     OrderRead = "order.read", BrokerSeat, NetworkRead;
     OrderList = "order.list", BrokerSeat, NetworkRead;
@@ -342,6 +343,7 @@ const fn row(action: Action) -> Row {
         Action::RequestConfirm             => [Y, Y, N,          N, N, N],
         Action::RequestDispute             => [Y, Y, N,          N, N, N],
         Action::RequestEvents              => [Y, Y, Y,          N, N, Y],
+        Action::RequestBundle              => [Y, Y, Y,          N, N, Y],
         Action::OrderCreate                => [Y, Y, N,          N, N, N],
         Action::OrderRead                  => [Y, Y, Y,          N, N, Y],
         Action::OrderList                  => [Y, Y, Y,          N, N, Y],

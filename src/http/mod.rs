@@ -7,6 +7,7 @@
 mod accounts;
 mod auth;
 mod brokers;
+mod bundles;
 mod callbacks;
 mod chain;
 mod credit_lines;
@@ -73,6 +74,7 @@ pub fn routes() -> Routes {
         .merge(requests::routes())
         .merge(orders::routes())
         .merge(disputes::routes())
+        .merge(bundles::routes())
         .merge(uploads::routes())
         .merge(obligations::routes())
         .merge(netting::routes())

@@ -61,6 +61,7 @@ codes! {
     RoundOpen = "round_open", CONFLICT, "A round is open in this currency";
     TooMuch = "too_much", CONFLICT, "There is too much for one answer";
     Contended = "contended", CONFLICT, "Another request is doing this";
+    NotLogged = "not_logged", CONFLICT, "The last checkpoint does not have it yet";
     WrongStatus = "wrong_status", CONFLICT, "The request is in another state";
     AlreadyTaken = "already_taken", CONFLICT, "The broadcast is not open any more";
     ProofWithdrawn = "proof_withdrawn", CONFLICT, "The proof was taken back";

@@ -20,7 +20,7 @@ use settlenet::psp::breaker::Limits;
 use settlenet::psp::client::Endpoint;
 use settlenet::psp::ipps::{Ipps, IppsConfig};
 use settlenet::psp::qp::{Qp, QpConfig};
-use settlenet::psp::sim::{Options, Rates, Simulator, Target};
+use settlenet::psp::sim::{Options, Rates, RecordError, SimError, Simulator, Target};
 use settlenet::psp::wise::{Wise, WiseConfig};
 use settlenet::psp::{CallRecord, Driver, Lease, PspTask};
 use settlenet::runtime::Clock;
@@ -63,16 +63,28 @@ impl Sim {
             url,
             secret: SecretString::from(CALLBACK_SECRET),
         });
-        let simulator = Simulator::open(Options {
+        let options = || Options {
             record: record.0.clone(),
             seed: how.seed,
             rates,
             deduplicates: !how.pays_again,
             token: Some(SecretString::from(TOKEN)),
-            callback: target,
+            callback: target.clone(),
             clock: clock.clone(),
-        });
-        let simulator = simulator.unwrap();
+        };
+        // One that has just ended lets go of its record when its writer has.
+        let opened = async {
+            loop {
+                match Simulator::open(options()) {
+                    Err(SimError::Record(RecordError::InUse { .. })) => {
+                        tokio::task::yield_now().await;
+                    }
+                    opened => return opened.unwrap(),
+                }
+            }
+        };
+        let patience = std::time::Duration::from_secs(10);
+        let simulator = tokio::time::timeout(patience, opened).await.unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let stop = CancellationToken::new();

@@ -461,7 +461,8 @@ async fn what_has_no_request_behind_it_is_found() {
             format!("DELETE FROM {table} WHERE {which}"),
         ];
         let give = [
-            format!("INSERT INTO {table} SELECT * FROM {kept}"),
+            // Of a column that the server computes it ignores the value then.
+            format!("SET STATEMENT sql_mode = '' FOR INSERT INTO {table} SELECT * FROM {kept}"),
             format!("DROP TABLE {kept}"),
         ];
         let sql = |sql: [String; 2]| async move {
@@ -530,6 +531,8 @@ async fn a_row_that_is_not_what_its_events_say_is_found() {
         assert!(done.unwrap().rows_affected() > 0, "{sql}");
     };
     run("CREATE TABLE kept AS SELECT * FROM network_request").await;
+    // Of a column that the server computes it ignores the value then.
+    let restore = "SET STATEMENT sql_mode = '' FOR REPLACE INTO network_request SELECT * FROM kept";
     let open = "status = 'pending'";
     let done = "status = 'completed'";
     for (which, column, value) in [
@@ -567,7 +570,7 @@ async fn a_row_that_is_not_what_its_events_say_is_found() {
             found.iter().any(|line| line.contains(&what)),
             "{what}: {found:?}"
         );
-        run("REPLACE INTO network_request SELECT * FROM kept").await;
+        run(restore).await;
     }
     // A saga that does not run owns nothing.
     run("UPDATE network_request SET saga_id = REPEAT('x', 16) WHERE status = 'pending'").await;
@@ -576,13 +579,13 @@ async fn a_row_that_is_not_what_its_events_say_is_found() {
         found.iter().any(|line| line.contains("which does not run")),
         "{found:?}"
     );
-    run("REPLACE INTO network_request SELECT * FROM kept").await;
+    run(restore).await;
     // A row that can't be read hides no other.
     run("UPDATE network_request SET terms = '{}' WHERE status = 'pending'").await;
     let found = of_requests(&world).await;
     assert_eq!(found.len(), 1, "{found:?}");
     assert!(found[0].contains("can't be read"), "{found:?}");
-    run("REPLACE INTO network_request SELECT * FROM kept").await;
+    run(restore).await;
     assert_eq!(of_requests(&world).await, [] as [String; 0]);
 }
 

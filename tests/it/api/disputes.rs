@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 use settlenet::domain::access::Role;
+use settlenet::domain::bundle::verify::{Trust, verify};
 
 use super::Api;
 
@@ -107,4 +108,55 @@ async fn nobody_else_sees_or_does_anything() {
     let asked = json!({ "broker_id": world.gamma, "text": "you?" });
     let refused = api.post(&format!("{shown}/ask"), &arbiter, asked).await;
     assert_eq!(refused.fields(), ["broker_id"]);
+}
+
+/// A side has the evidence of its request, and the arbiter who hears it; nobody else.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_bundle_is_for_the_sides_and_for_who_hears_it() {
+    let api = Api::new().await;
+    let world = &api.world;
+    let id = world.sent(world.alpha, world.beta).await;
+    let as_alpha = api.admin_of(world.alpha).await;
+    let path = format!("/v1/network/requests/{id}/bundle");
+    let early = api.get(&path, &as_alpha).await;
+    assert_eq!(early.problem(), (409, "not_logged"));
+    let dispute = format!("/v1/network/requests/{id}/dispute");
+    api.post(&dispute, &as_alpha, claim("it is there")).await;
+    let (arbiter, other) = (
+        api.token(Role::Arbiter, None).await,
+        api.token(Role::Arbiter, None).await,
+    );
+    let hears = format!("/v1/arbiter/disputes/{id}/assign");
+    api.post(&hears, &arbiter, json!({})).await;
+    world.app.checkpoints.pass().await.unwrap();
+    let log = world.app.checkpoints.log(None).await.unwrap();
+    let keys = world.app.checkpoints.keys(&log).await.unwrap();
+    let trust = Trust {
+        keys: &keys,
+        ..Trust::default()
+    };
+    let heard = format!("/v1/arbiter/requests/{id}/bundle");
+    let as_beta = api.admin_of(world.beta).await;
+    for (path, token) in [(&path, &as_alpha), (&path, &as_beta), (&heard, &arbiter)] {
+        let bundle = api.get(path, token).await;
+        assert_eq!(bundle.status, 200, "{}", bundle.text);
+        let report = verify(bundle.text.as_bytes(), &trust);
+        assert!(report.holds, "{:?}", report.claims);
+        assert_eq!(report.status, Some("disputed"));
+    }
+    let stranger = api.admin_of(world.gamma).await;
+    for (path, token) in [(&path, &stranger), (&heard, &other)] {
+        assert_eq!(api.get(path, token).await.problem(), (404, "not_found"));
+    }
+    let as_order = format!("/v1/orders/{id}/bundle");
+    assert_eq!(
+        api.get(&as_order, &as_alpha).await.problem(),
+        (404, "not_found")
+    );
+    for (path, token) in [(&path, &arbiter), (&heard, &as_alpha)] {
+        assert_eq!(
+            api.get(path, token).await.problem(),
+            (403, "role_forbidden")
+        );
+    }
 }
