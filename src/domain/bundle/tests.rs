@@ -1,4 +1,7 @@
 use std::collections::{BTreeMap, HashMap};
+use std::io::Write as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
 
 use chrono::{DateTime, Duration, Utc};
 use ed25519_dalek::SigningKey;
@@ -415,10 +418,34 @@ fn failing(report: &Report) -> Vec<ClaimKind> {
     failing.map(|claim| claim.claim).collect()
 }
 
+#[track_caller]
 fn holds(bundle: &Bundle) {
     let report = judged(bundle);
     assert!(report.holds, "{:#?}", report.claims);
     assert_eq!(report.claims.len(), ClaimKind::ALL.len());
+    let (code, said) = by_python(&bundle.to_bytes().unwrap());
+    assert_eq!(code, Some(0), "{said}");
+}
+
+/// The verifier of the documents, which shares nothing with this one but them: its exit code, and
+/// what it says.
+fn by_python(bytes: &[u8]) -> (Option<i32>, String) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/examples");
+    let mut child = Command::new("python3")
+        .arg(folder.join("verify-bundle.py"))
+        .args(["/dev/stdin", &key(1).1.to_string()])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(bytes).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let said = [output.stdout, output.stderr].concat();
+    (
+        output.status.code(),
+        String::from_utf8_lossy(&said).into_owned(),
+    )
 }
 
 /// An attacker seals what it has changed.
@@ -426,8 +453,11 @@ fn holds(bundle: &Bundle) {
 fn refused(bundle: &Bundle, claim: ClaimKind, change: impl FnOnce(&mut Bundle)) {
     let mut other = bundle.clone();
     change(&mut other);
-    let report = judged(&other.sealed());
+    let other = other.sealed();
+    let report = judged(&other);
     assert!(!report.holds);
+    let (code, said) = by_python(&other.to_bytes().unwrap());
+    assert_eq!(code, Some(4), "{said}");
     assert_eq!(
         failing(&report).first(),
         Some(&claim),
@@ -643,7 +673,7 @@ fn no_bit_of_it_can_be_another_one() {
     };
     let bytes = completed().to_bytes().unwrap();
     let mut random = StdRng::seed_from_u64(4);
-    for _ in 0..10_000 {
+    for round in 0..10_000 {
         let mut flipped = bytes.clone();
         let at = random.random_range(0..flipped.len());
         flipped[at] ^= 1 << random.random_range(0..8);
@@ -652,6 +682,10 @@ fn no_bit_of_it_can_be_another_one() {
             "byte {at} of {}",
             flipped.len()
         );
+        if round % 200 == 0 {
+            let (code, said) = by_python(&flipped);
+            assert_eq!(code, Some(4), "byte {at}: {said}");
+        }
     }
 }
 
