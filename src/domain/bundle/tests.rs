@@ -787,3 +787,16 @@ fn replace(all: &mut Value, left: &mut usize, with: &Value) {
         }
     }
 }
+
+/// What the documents show: a send of which 9,990.00 of 10,000.00 arrived, with its proof.
+#[test]
+fn the_example_of_the_documents_is_a_bundle() {
+    let example = Case::new(RequestKind::Send, None).completed().bundle(false);
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/examples/bundle.json");
+    let made = [example.to_bytes().unwrap(), b"\n".to_vec()].concat();
+    if std::env::var_os("SETTLENET_BLESS").is_some() {
+        std::fs::write(&path, &made).unwrap();
+    }
+    assert_eq!(std::fs::read(path).unwrap(), made);
+    holds(&example);
+}

@@ -343,8 +343,8 @@ fn beside(bundle: &Bundle) -> Judged {
         }
     }
     Ok(format!(
-        "{shown} texts stand beside the events as they were written; {missing} are not shown or were \
-         erased."
+        "Texts that stand beside the events as they were written: {shown}; not shown, or erased: \
+         {missing}."
     ))
 }
 
@@ -650,7 +650,7 @@ fn files(bundle: &Bundle, trust: &Trust<'_>) -> Judged {
     Ok(match (named.len(), trust.files.len()) {
         (0, _) => "The events name no files.".to_owned(),
         (named, 0) => {
-            format!("The events name {named} files; none was handed over to be compared.")
+            format!("Files that the events name: {named}; none was handed over to be compared.")
         }
         (named, given) => {
             format!("{given} of the {named} files that the events name are the same.")
