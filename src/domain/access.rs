@@ -231,6 +231,7 @@ actions! {
     NettingSet = "netting.set", BrokerSeat, NetworkWrite;
     BrokerRead = "broker.read", BrokerSeat, BookRead;
     BrokerPlan = "broker.plan", BrokerSeat, TeamWrite;
+    WitnessSet = "witness.set", BrokerSeat, TeamWrite;
     DomainRead = "domain.read", BrokerSeat, TeamRead;
     DomainManage = "domain.manage", BrokerSeat, TeamWrite;
     AccountList = "account.list", BrokerSeat, BookRead;
@@ -283,6 +284,9 @@ actions! {
     AdminMoveRead = "admin.move.read", PlatformSeat, PlatformRead;
     AdminMoveChange = "admin.move.change", PlatformSeat, PlatformWrite;
     AdminBrokerPlan = "admin.broker.plan", PlatformSeat, PlatformWrite;
+    AdminWitnessRead = "admin.witness.read", PlatformSeat, PlatformRead;
+    AdminWitnessWrite = "admin.witness.write", PlatformSeat, PlatformWrite;
+    AdminLogBegin = "admin.log.begin", PlatformSeat, PlatformWrite;
     AdminDomainList = "admin.domain.list", PlatformSeat, PlatformRead;
     AdminDomainManage = "admin.domain.manage", PlatformSeat, PlatformWrite;
     AdminInviteList = "admin.invite.list", PlatformSeat, PlatformRead;
@@ -377,6 +381,7 @@ const fn row(action: Action) -> Row {
         Action::NettingSet                 => [Y, N, N,          N, N, N],
         Action::BrokerRead                 => [Y, Y, Y,          N, N, Y],
         Action::BrokerPlan                 => [Y, N, N,          N, N, N],
+        Action::WitnessSet                 => [Y, N, N,          N, N, N],
         Action::DomainRead                 => [Y, N, N,          N, N, N],
         Action::DomainManage               => [Y, N, N,          N, N, N],
         Action::AccountList                => [Y, Y, Y,          N, N, N],
@@ -429,6 +434,9 @@ const fn row(action: Action) -> Row {
         Action::AdminMoveRead              => [N, N, N,          Y, N, N],
         Action::AdminMoveChange            => [N, N, N,          Y, N, N],
         Action::AdminBrokerPlan            => [N, N, N,          Y, N, N],
+        Action::AdminWitnessRead           => [N, N, N,          Y, N, N],
+        Action::AdminWitnessWrite          => [N, N, N,          Y, N, N],
+        Action::AdminLogBegin              => [N, N, N,          Y, N, N],
         Action::AdminDomainList            => [N, N, N,          Y, N, N],
         Action::AdminDomainManage          => [N, N, N,          Y, N, N],
         Action::AdminInviteList            => [N, N, N,          Y, N, N],

@@ -6,7 +6,7 @@ use axum::http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
 
 use super::guard::Allowed;
-use super::params::PathOf;
+use super::params::{Order, PathOf, PlainRequest};
 use super::problem::{Code, Problem};
 use super::routes::Routes;
 use super::state::AppState;
@@ -14,7 +14,6 @@ use crate::domain::access::actions;
 use crate::domain::ids::RequestId;
 use crate::route;
 use crate::services::bundles::{BundleError, Viewer};
-use crate::services::checkpoints::CheckpointError;
 
 pub fn routes() -> Routes {
     Routes::new()
@@ -32,11 +31,8 @@ pub fn routes() -> Routes {
 async fn of_request(
     me: Allowed<actions::RequestBundle>,
     State(state): State<AppState>,
-    PathOf(id): PathOf<RequestId>,
+    PathOf(PlainRequest(id)): PathOf<PlainRequest>,
 ) -> Result<Response, Problem> {
-    if id.is_order() {
-        return Err(Problem::new(Code::NotFound));
-    }
     file(&state, id, Viewer::Party(me.seat.broker_id)).await
 }
 
@@ -47,11 +43,8 @@ async fn of_request(
 async fn of_order(
     me: Allowed<actions::RequestBundle>,
     State(state): State<AppState>,
-    PathOf(id): PathOf<RequestId>,
+    PathOf(Order(id)): PathOf<Order>,
 ) -> Result<Response, Problem> {
-    if !id.is_order() {
-        return Err(Problem::new(Code::NotFound));
-    }
     file(&state, id, Viewer::Party(me.seat.broker_id)).await
 }
 
@@ -91,14 +84,12 @@ impl From<BundleError> for Problem {
         match error {
             BundleError::NotFound => Self::new(Code::NotFound),
             BundleError::NotLogged => Self::new(Code::NotLogged).retry_after(5),
-            BundleError::Store(error) | BundleError::Checkpoint(CheckpointError::Store(error)) => {
-                error.into()
-            }
+            BundleError::Store(error) => error.into(),
+            BundleError::Checkpoint(error) => error.into(),
             BundleError::Ledger(error) => {
                 tracing::warn!(%error, "the ledger can't be read");
                 Self::new(Code::Unavailable).retry_after(1)
             }
-            BundleError::Checkpoint(error) => Self::internal(&error),
         }
     }
 }

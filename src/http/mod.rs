@@ -10,6 +10,7 @@ mod brokers;
 mod bundles;
 mod callbacks;
 mod chain;
+mod checkpoints;
 mod credit_lines;
 mod disputes;
 mod domains;
@@ -75,6 +76,7 @@ pub fn routes() -> Routes {
         .merge(orders::routes())
         .merge(disputes::routes())
         .merge(bundles::routes())
+        .merge(checkpoints::routes())
         .merge(uploads::routes())
         .merge(obligations::routes())
         .merge(netting::routes())

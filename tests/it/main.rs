@@ -8,6 +8,7 @@ mod access;
 mod api;
 mod book_files;
 mod books;
+mod checkpoints;
 mod cli;
 mod debts;
 mod disputes;

@@ -151,6 +151,10 @@ impl Child {
             .env("SETTLENET_SAGA__POLL_MS", "20")
             .env("SETTLENET_TEST_CLOCK", &clock.file)
             .env("SETTLENET_FAILPOINTS", failpoints)
+            .env(
+                "SETTLENET_CHECKPOINTS__NAME",
+                &world.config.checkpoints.name,
+            )
             .stdin(Stdio::null())
             .stderr(out.try_clone().expect("a log"))
             .stdout(out)
