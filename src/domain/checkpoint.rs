@@ -246,7 +246,8 @@ pub fn beginning(
 ) -> String {
     let root = STANDARD.encode(before.root.0);
     let (old, size, at) = (&before.origin, before.size, canonical::time(at));
-    let keys: String = keys.iter().map(|key| format!("key {key}\n")).collect();
+    let keys: Vec<String> = keys.iter().map(|key| format!("key {key}\n")).collect();
+    let keys = keys.concat();
     format!(
         "settlenet new log v1\nold {old}\nsize {size}\nroot {root}\nnew {origin}\nat {at}\n\
          {keys}reason {reason}\n"
