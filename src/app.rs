@@ -68,9 +68,9 @@ pub struct App {
     pub invites: Arc<InviteService>,
     pub signup: Arc<SignupService>,
     pub reconcile: Reconcile,
-    pub checkpoints: CheckpointService,
-    pub bundles: BundleService,
-    pub audit: AuditService,
+    pub checkpoints: Arc<CheckpointService>,
+    pub bundles: Arc<BundleService>,
+    pub audit: Arc<AuditService>,
 }
 
 /// The databases of one process: enough for work that moves no money.
@@ -277,12 +277,7 @@ impl App {
         let moves = stores.moves(config, systems.clock.clone(), systems.entropy.clone());
         let netting = stores.netting(config, systems.clock.clone(), systems.entropy.clone());
         let currencies = Arc::new(CurrencyRegistry::new(master));
-        let rules = NetworkRules {
-            confirm_within: config.network.confirm_by_s.duration(),
-            wait: config.http.confirm_wait_ms.duration(),
-            default_terms: config.network.terms,
-            disputes: dispute_rules(config),
-        };
+        let rules = network_rules(config);
         let auth = &config.auth;
         let codes = Passwords::new(auth.parallel_hashes, auth.hash_wait_ms.duration())?;
         let network = NetworkService::new(
@@ -321,9 +316,9 @@ impl App {
         let evidence = Evidence::of(&stores, &systems, config);
         let uploads = UploadService::new(systems.master.clone(), systems.clock.clone());
         Ok(Self {
-            audit: evidence.audit,
-            bundles: evidence.bundles,
-            checkpoints: evidence.checkpoints,
+            audit: Arc::new(evidence.audit),
+            bundles: Arc::new(evidence.bundles),
+            checkpoints: Arc::new(evidence.checkpoints),
             payments,
             sagas: SagaRecords::new(systems.master.clone()),
             obligations: ObligationService::new(systems.master.clone(), systems.ledger.clone()),
@@ -385,6 +380,15 @@ fn pool_bounds(config: &Config) -> PoolBounds {
         statement_timeout: config.pools.statement_timeout_ms.duration(),
         idle_timeout: config.pools.idle_timeout_ms.duration(),
         ..PoolBounds::default()
+    }
+}
+
+fn network_rules(config: &Config) -> NetworkRules {
+    NetworkRules {
+        confirm_within: config.network.confirm_by_s.duration(),
+        wait: config.http.confirm_wait_ms.duration(),
+        default_terms: config.network.terms,
+        disputes: dispute_rules(config),
     }
 }
 

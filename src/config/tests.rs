@@ -333,7 +333,11 @@ fn the_example_has_every_key() {
             .iter()
             .any(|part| there.contains(&format!("payments.{part}.{name}")))
     };
-    let elsewhere = ["auth.outside", "auth.signing_key"];
+    let elsewhere = [
+        "auth.outside",
+        "auth.signing_key",
+        "checkpoints.signing_key",
+    ];
     let missing: Vec<&String> = all
         .iter()
         .filter(|key| !elsewhere.iter().any(|part| key.starts_with(part)))

@@ -64,11 +64,13 @@ fn places(text: &str, table: &str) -> Vec<usize> {
 /// itself; or it is in the router. What works on whole databases is listed here.
 #[test]
 fn every_statement_on_a_books_table_is_a_scopes() {
-    const WHOLE: [(&str, usize); 3] = [
+    const WHOLE: [(&str, usize); 4] = [
         // A book's making, before there is one to have a scope of.
         ("stores/book.rs", 2),
         // Reconciliation's look at a whole database.
         ("stores/book/census.rs", 1),
+        // The log's look at all heads of a database.
+        ("stores/book/logged.rs", 5),
         // Texts that a test explains; each is made a `BookSql` beside them.
         ("stores/book/partners.rs", 3),
     ];

@@ -3,10 +3,10 @@
 use chrono::Utc;
 use settlenet::domain::ids::{ObligationId, RequestId};
 use settlenet::domain::obligation::ObligationStatus;
-use settlenet::stores::book::partners;
+use settlenet::stores::book::{logged, partners};
 use settlenet::stores::master::obligations::Filter;
 use settlenet::stores::master::{
-    credit_lines, feed, moves, obligations, requests, sagas, settlements,
+    book_audit, credit_lines, feed, log, moves, obligations, requests, sagas, settlements,
 };
 use settlenet::stores::migrate::{Kind, migrate};
 use sqlx::mysql::MySqlRow;
@@ -406,5 +406,81 @@ async fn a_page_of_requests_and_orders_is_read_by_indexes() {
             let ids: Vec<u64> = page.iter().map(|row| row.get("request_id")).collect();
             assert!(ids.windows(2).all(|two| two[0] > two[1]), "{ids:?}");
         }
+    }
+}
+
+/// Of ten thousand heads those that the log has are not looked at, and a leaf is one row.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_log_has_is_not_looked_at_again() {
+    use Bind::{Now, Number, Text};
+    let databases = Databases::new().await;
+    migrate(databases.master_url(), Kind::Master).await.unwrap();
+    migrate(&databases.shard_url(), Kind::Shared).await.unwrap();
+    let connect = async |url: &str| MySqlPool::connect(url).await.unwrap();
+    let master = connect(databases.master_url().expose()).await;
+    let shard = connect(databases.shard_url().expose()).await;
+    for (pool, fill) in [
+        (
+            &master,
+            "INSERT INTO network_request (request_id, author_broker_id, broadcast, type, status, version,
+                 currency_code, amount, method, terms, deadline_at, event_seq, event_hash, created_at,
+                 updated_at, logged_seq, logged_in)
+             SELECT seq, 1, 0, 'send', 'completed', 1, 'USD', 1, 'cash', '{}', NOW(6), 3,
+                 REPEAT('x', 32), NOW(6), NOW(6), IF(seq % 500 = 0, 2, 3), 1 FROM seq_1_to_HISTORY",
+        ),
+        (
+            &master,
+            "INSERT INTO log_leaf (log_number, leaf_index, v, kind, id, seq, hash, at)
+             SELECT 1, seq, 1, ELT(1 + seq % 3, 'book', 'entry', 'request'), seq % 50, seq,
+                 REPEAT('x', 32), NOW(6) FROM seq_1_to_HISTORY",
+        ),
+        (
+            &master,
+            "INSERT INTO book_audit (broker_id, due_at)
+             SELECT seq, NOW(6) + INTERVAL seq - 5 MINUTE FROM seq_1_to_HISTORY",
+        ),
+        (
+            &shard,
+            "INSERT INTO chain_head (broker_id, seq, tx_hash, logged_seq, logged_in)
+             SELECT seq, 3, REPEAT('x', 32), IF(seq % 500 = 0, 2, 3), 1 FROM seq_1_to_HISTORY",
+        ),
+        (&master, "ANALYZE TABLE network_request, log_leaf, book_audit"),
+        (&shard, "ANALYZE TABLE chain_head"),
+    ] {
+        let fill = fill.replace("HISTORY", &HISTORY.to_string());
+        sqlx::raw_sql(AssertSqlSafe(fill)).execute(pool).await.unwrap();
+    }
+    let of_book = [Number(1), Text("book"), Text("7")];
+    for (pool, sql, binds, key) in [
+        (
+            &master,
+            log::requests::UNLOGGED,
+            vec![Number(1_000)],
+            "request_unlogged",
+        ),
+        (
+            &shard,
+            logged::UNLOGGED,
+            vec![Number(1_000)],
+            "chain_head_unlogged",
+        ),
+        (
+            &master,
+            log::LAST_OF,
+            [&of_book[..], &[Number(5_000)]].concat(),
+            "log_leaf_of",
+        ),
+        (
+            &master,
+            log::LEAF_AT,
+            [&of_book[..], &[Number(57), Number(5_000)]].concat(),
+            "log_leaf_at",
+        ),
+        (&master, book_audit::DUE, vec![Now], "book_audit_due"),
+    ] {
+        let plan = plan(pool, sql, &binds).await;
+        assert_eq!(plan.len(), 1, "{sql}: {plan:?}");
+        assert_eq!(plan[0].1.as_deref(), Some(key), "{sql}: {plan:?}");
+        assert!(plan[0].2 <= 100, "{sql}: {plan:?}");
     }
 }

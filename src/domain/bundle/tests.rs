@@ -571,14 +571,14 @@ fn whatever_is_changed_in_a_book_is_named() {
 fn whatever_is_changed_of_the_events_is_named() {
     let bundle = completed();
     refused(&bundle, ClaimKind::Events, |b| {
-        b.events[2].event.actor = "US-2".to_owned()
+        b.events[2].event.actor = "US-2".to_owned();
     });
     refused(&bundle, ClaimKind::Events, |b| b.events.swap(1, 2));
     refused(&bundle, ClaimKind::Events, |b| {
         b.events.remove(0);
     });
     refused(&bundle, ClaimKind::Events, |b| {
-        b.subject = "NR-00000000ffff".to_owned()
+        b.subject = "NR-00000000ffff".to_owned();
     });
     refused(&bundle, ClaimKind::Log, |b| {
         b.events.pop();
@@ -605,7 +605,7 @@ fn whatever_is_changed_of_the_events_is_named() {
     });
     // What stands beside them, and files.
     refused(&bundle, ClaimKind::Beside, |b| {
-        b.events[0].private = Some(json!({ "note": "no" }))
+        b.events[0].private = Some(json!({ "note": "no" }));
     });
     let mut erased = bundle.clone();
     erased.events[0].private = None;
@@ -632,7 +632,7 @@ fn whatever_is_changed_of_the_events_is_named() {
 fn what_is_owed_and_who_signs_can_be_no_other() {
     let bundle = completed();
     refused(&bundle, ClaimKind::Obligations, |b| {
-        b.obligations[0].amount = "5".to_owned()
+        b.obligations[0].amount = "5".to_owned();
     });
     refused(&bundle, ClaimKind::Obligations, |b| b.obligations.clear());
     refused(&bundle, ClaimKind::Obligations, |b| {
@@ -640,7 +640,7 @@ fn what_is_owed_and_who_signs_can_be_no_other() {
         std::mem::swap(&mut one.debtor, &mut one.creditor);
     });
     refused(&bundle, ClaimKind::Transfers, |b| {
-        b.transfers[0].post = "5".to_owned()
+        b.transfers[0].post = "5".to_owned();
     });
     // A fork of the log, by another key and by the same.
     let fork = Checkpoint {
@@ -649,7 +649,7 @@ fn what_is_owed_and_who_signs_can_be_no_other() {
         root: Hash([5; 32]),
     };
     refused(&bundle, ClaimKind::Checkpoint, |b| {
-        b.checkpoint = signed(&fork, 2)
+        b.checkpoint = signed(&fork, 2);
     });
     refused(&bundle, ClaimKind::Log, |b| b.checkpoint = signed(&fork, 1));
     refused(&bundle, ClaimKind::Log, |b| b.logged.index = "0".to_owned());

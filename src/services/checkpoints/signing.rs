@@ -1,5 +1,7 @@
 //! Signing: only what continues what was signed before.
 
+use std::cmp::Ordering;
+
 use ed25519_dalek::SigningKey;
 use serde_json::json;
 
@@ -91,15 +93,17 @@ impl CheckpointService {
         let Some((number, signed)) = signed else {
             return Ok(false);
         };
-        let continues = if *number == log.number {
-            signed.origin == log.origin
-                && signed.size <= log.size
-                && signed.root == self.root(log.number, signed.size).await?
-        } else if *number < log.number {
-            let first = log::leaf(&self.master, log.number, 0).await?;
-            first.is_some_and(|(_, first)| first == Leaf::of_log(signed, first.at))
-        } else {
-            false
+        let continues = match number.cmp(&log.number) {
+            Ordering::Equal => {
+                signed.origin == log.origin
+                    && signed.size <= log.size
+                    && signed.root == self.root(log.number, signed.size).await?
+            }
+            Ordering::Less => {
+                let first = log::leaf(&self.master, log.number, 0).await?;
+                first.is_some_and(|(_, first)| first == Leaf::of_log(signed, first.at))
+            }
+            Ordering::Greater => false,
         };
         if !continues {
             self.raise(&fork(log, *number, signed)).await?;

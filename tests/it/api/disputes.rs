@@ -135,9 +135,13 @@ async fn the_bundle_is_for_the_sides_and_for_who_hears_it() {
         keys: &keys,
         ..Trust::default()
     };
-    let heard = format!("/v1/arbiter/requests/{id}/bundle");
+    let of_dispute = format!("/v1/arbiter/requests/{id}/bundle");
     let as_beta = api.admin_of(world.beta).await;
-    for (path, token) in [(&path, &as_alpha), (&path, &as_beta), (&heard, &arbiter)] {
+    for (path, token) in [
+        (&path, &as_alpha),
+        (&path, &as_beta),
+        (&of_dispute, &arbiter),
+    ] {
         let bundle = api.get(path, token).await;
         assert_eq!(bundle.status, 200, "{}", bundle.text);
         let report = verify(bundle.text.as_bytes(), &trust);
@@ -145,7 +149,7 @@ async fn the_bundle_is_for_the_sides_and_for_who_hears_it() {
         assert_eq!(report.status, Some("disputed"));
     }
     let stranger = api.admin_of(world.gamma).await;
-    for (path, token) in [(&path, &stranger), (&heard, &other)] {
+    for (path, token) in [(&path, &stranger), (&of_dispute, &other)] {
         assert_eq!(api.get(path, token).await.problem(), (404, "not_found"));
     }
     let as_order = format!("/v1/orders/{id}/bundle");
@@ -153,7 +157,7 @@ async fn the_bundle_is_for_the_sides_and_for_who_hears_it() {
         api.get(&as_order, &as_alpha).await.problem(),
         (404, "not_found")
     );
-    for (path, token) in [(&path, &arbiter), (&heard, &as_alpha)] {
+    for (path, token) in [(&path, &arbiter), (&of_dispute, &as_alpha)] {
         assert_eq!(
             api.get(path, token).await.problem(),
             (403, "role_forbidden")

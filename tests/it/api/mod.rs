@@ -6,6 +6,7 @@ mod alerts;
 mod brokers;
 mod callbacks;
 mod chain;
+mod checkpoints;
 mod disputes;
 mod domains;
 mod lists;
@@ -175,6 +176,14 @@ impl Api {
     pub async fn get(&self, path: &str, token: &str) -> Answer {
         let request = Request::get(path).header("authorization", format!("Bearer {token}"));
         self.send(request.body(Body::empty()).unwrap()).await
+    }
+
+    pub async fn put(&self, path: &str, token: &str, body: Value) -> Answer {
+        let request = Request::put(path)
+            .header("authorization", format!("Bearer {token}"))
+            .header("content-type", "application/json");
+        self.send(request.body(Body::from(body.to_string())).unwrap())
+            .await
     }
 
     /// With a new Idempotency-Key.

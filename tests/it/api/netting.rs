@@ -1,6 +1,4 @@
-use axum::body::Body;
-use axum::http::Request;
-use serde_json::{Value, json};
+use serde_json::json;
 use settlenet::domain::access::Role;
 use settlenet::domain::ids::BrokerId;
 use settlenet::domain::netting::verify::verify;
@@ -12,14 +10,6 @@ use crate::netting::{debts, network};
 const PROPOSALS: &str = "/v1/netting/proposals";
 const ROUNDS: &str = "/v1/netting/rounds";
 const ADMIN: &str = "/v1/admin/netting/rounds";
-
-async fn put(api: &Api, path: &str, token: &str, body: Value) -> Answer {
-    let request = Request::put(path)
-        .header("authorization", format!("Bearer {token}"))
-        .header("content-type", "application/json");
-    api.send(request.body(Body::from(body.to_string())).unwrap())
-        .await
-}
 
 async fn say(api: &Api, path: &str, token: &str) -> Answer {
     api.post_as(path, token, None, json!({})).await
@@ -411,9 +401,9 @@ async fn a_broker_sets_that_it_is_not_asked() {
         json!({ "auto_approve": false })
     );
     let on = json!({ "auto_approve": true });
-    let refused = put(&api, path, &operator, on.clone()).await;
+    let refused = api.put(path, &operator, on.clone()).await;
     assert_eq!(refused.problem(), (403, "role_forbidden"));
-    let set = put(&api, path, &token, on.clone()).await;
+    let set = api.put(path, &token, on.clone()).await;
     assert_eq!((set.status, &set.body), (200, &on));
     assert_eq!(api.get(path, &operator).await.body, on);
     let other = api.admin_of(api.world.beta).await;
@@ -422,7 +412,7 @@ async fn a_broker_sets_that_it_is_not_asked() {
         json!({ "auto_approve": false })
     );
     assert_eq!(
-        put(&api, path, &token, json!({})).await.fields(),
+        api.put(path, &token, json!({})).await.fields(),
         ["auto_approve"]
     );
 }

@@ -1,7 +1,5 @@
 //! Orders, repayments and credit lines over REST: what each side sees, and bad input.
 
-use axum::body::Body;
-use axum::http::Request;
 use serde_json::{Value, json};
 use settlenet::domain::access::Role;
 
@@ -27,14 +25,6 @@ fn proof(code: Option<&str>) -> Value {
 }
 
 impl Api {
-    async fn put(&self, path: &str, token: &str, body: Value) -> Answer {
-        let request = Request::put(path)
-            .header("authorization", format!("Bearer {token}"))
-            .header("content-type", "application/json");
-        self.send(request.body(Body::from(body.to_string())).unwrap())
-            .await
-    }
-
     /// A payout of 500.00 to a client of alpha's.
     async fn payout(&self, executor: Option<u64>) -> Value {
         let client = client(&self.world, self.world.alpha, 1_000_000).await;
