@@ -437,7 +437,7 @@ async fn what_the_log_has_is_not_looked_at_again() {
         (
             &master,
             "INSERT INTO book_audit (broker_id, due_at)
-             SELECT seq, NOW(6) + INTERVAL seq - 5 MINUTE FROM seq_1_to_HISTORY",
+             SELECT seq, NOW(6) + INTERVAL CAST(seq AS SIGNED) - 5 MINUTE FROM seq_1_to_HISTORY",
         ),
         (
             &shard,

@@ -147,9 +147,17 @@ struct LeafRow {
     at: DateTime<Utc>,
 }
 
+// The index is named, since for a single row in order the servers prefer to walk the log itself.
 macro_rules! leaf_columns {
     () => {
-        "SELECT leaf_index, v, kind, id, seq, hash, at FROM log_leaf WHERE log_number = ?"
+        leaf_columns!("PRIMARY")
+    };
+    ($index:literal) => {
+        concat!(
+            "SELECT leaf_index, v, kind, id, seq, hash, at FROM log_leaf FORCE INDEX (",
+            $index,
+            ") WHERE log_number = ?"
+        )
     };
 }
 
@@ -184,7 +192,7 @@ pub async fn leaf(master: &Pool, log: u32, index: u64) -> Result<Option<(u64, Le
 
 /// The last leaf of a chain among the first `size`. One row of an index.
 pub const LAST_OF: &str = concat!(
-    leaf_columns!(),
+    leaf_columns!("log_leaf_of"),
     " AND kind = ? AND id = ? AND leaf_index < ? ORDER BY leaf_index DESC LIMIT 1"
 );
 
@@ -211,7 +219,7 @@ pub async fn last_leaf(
 
 /// The first leaf of a chain at a seq among the first `size`. One row of an index.
 pub const LEAF_AT: &str = concat!(
-    leaf_columns!(),
+    leaf_columns!("log_leaf_at"),
     " AND kind = ? AND id = ? AND seq = ? AND leaf_index < ? ORDER BY leaf_index LIMIT 1"
 );
 
