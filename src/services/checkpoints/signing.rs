@@ -1,5 +1,7 @@
 //! Signing: only what continues what was signed before.
 
+use std::cmp::Ordering;
+
 use ed25519_dalek::SigningKey;
 use serde_json::json;
 
@@ -17,11 +19,12 @@ use crate::stores::pm::{self, log_signed};
 
 impl CheckpointService {
     /// Whether the master's log is another than the one that was signed; says so in an alert.
-    pub(super) async fn forked(&self, log: &Log) -> Result<bool, CheckpointError> {
+    pub(super) async fn forked(&self) -> Result<bool, CheckpointError> {
         let mut tx = pm::begin(&self.pm).await?;
         let signed = log_signed::lock_last(&mut tx, &self.rules.name).await?;
         pm::commit(tx).await?;
-        self.contradicts(log, signed.as_ref()).await
+        let log = self.log(None).await?;
+        self.contradicts(&log, signed.as_ref()).await
     }
 
     /// Signs the log's state, where it has grown since the last checkpoint. False where it has not,
@@ -46,7 +49,10 @@ impl CheckpointService {
         let now = self.clock.now();
         let mut tx = pm::begin(&self.pm).await?;
         let signed = log_signed::lock_last(&mut tx, &self.rules.name).await?;
-        if self.contradicts(&log, signed.as_ref()).await? {
+        // Meanwhile others may have appended and signed, or begun another log: no fork either, and
+        // from here on they wait.
+        let current = self.log(None).await?;
+        if current.number != number || self.contradicts(&current, signed.as_ref()).await? {
             return Ok(false);
         }
         if !log_signed::put(&mut tx, &self.rules.name, number, &checkpoint, now).await? {
@@ -82,7 +88,7 @@ impl CheckpointService {
     }
 
     /// The master's log must be the one that was signed, grown; or one that follows it and says so
-    /// in its first leaf.
+    /// in its first leaf. `log` is read after `signed`, or what was signed since would be a fork.
     async fn contradicts(
         &self,
         log: &Log,
@@ -91,15 +97,17 @@ impl CheckpointService {
         let Some((number, signed)) = signed else {
             return Ok(false);
         };
-        let continues = if *number == log.number {
-            signed.origin == log.origin
-                && signed.size <= log.size
-                && signed.root == self.root(log.number, signed.size).await?
-        } else if *number < log.number {
-            let first = log::leaf(&self.master, log.number, 0).await?;
-            first.is_some_and(|(_, first)| first == Leaf::of_log(signed, first.at))
-        } else {
-            false
+        let continues = match number.cmp(&log.number) {
+            Ordering::Equal => {
+                signed.origin == log.origin
+                    && signed.size <= log.size
+                    && signed.root == self.root(log.number, signed.size).await?
+            }
+            Ordering::Less => {
+                let first = log::leaf(&self.master, log.number, 0).await?;
+                first.is_some_and(|(_, first)| first == Leaf::of_log(signed, first.at))
+            }
+            Ordering::Greater => false,
         };
         if !continues {
             self.raise(&fork(log, *number, signed)).await?;
