@@ -11,6 +11,7 @@ use crate::domain::request::DisputeRules;
 use crate::psp::client::EndpointError;
 use crate::runtime::{Clock, Entropy};
 use crate::services::alerts::AlertService;
+use crate::services::audit::{AuditRules, AuditService};
 use crate::services::auth::password::{HashError, Passwords};
 use crate::services::book_files::BookFiles;
 use crate::services::books::BooksService;
@@ -69,6 +70,7 @@ pub struct App {
     pub reconcile: Reconcile,
     pub checkpoints: CheckpointService,
     pub bundles: BundleService,
+    pub audit: AuditService,
 }
 
 /// The databases of one process: enough for work that moves no money.
@@ -144,11 +146,72 @@ impl Stores {
         MoveService::new(self.master.clone(), places, clock, entropy, retention_s)
     }
 
+    /// What keeps the log of chain heads.
+    ///
+    /// # Errors
+    /// An address that can't be read.
+    pub fn checkpoints(
+        &self,
+        config: &Config,
+        clock: Clock,
+    ) -> Result<CheckpointService, StoreError> {
+        let pm = payments::pool(config)?;
+        let (master, router) = (self.master.clone(), Arc::clone(&self.router));
+        let rules = checkpoint_rules(config);
+        Ok(CheckpointService::new(master, router, pm, clock, rules))
+    }
+
+    /// What verifies books again.
+    #[must_use]
+    pub fn audit(
+        &self,
+        config: &Config,
+        checkpoints: CheckpointService,
+        clock: Clock,
+    ) -> AuditService {
+        let books = BooksService::new(Arc::clone(&self.router));
+        let rules = AuditRules {
+            round: config.audit.round_s.duration(),
+        };
+        AuditService::new(self.master.clone(), books, checkpoints, clock, rules)
+    }
+
     /// What changes brokers' plans.
     #[must_use]
     pub fn plans(&self) -> PlanService {
         let books = BooksService::new(Arc::clone(&self.router));
         PlanService::new(self.master.clone(), books)
+    }
+}
+
+/// What shows that nothing was rewritten.
+struct Evidence {
+    checkpoints: CheckpointService,
+    bundles: BundleService,
+    audit: AuditService,
+}
+
+impl Evidence {
+    fn of(stores: &Stores, systems: &Systems, config: &Config) -> Self {
+        let checkpoints = CheckpointService::new(
+            systems.master.clone(),
+            Arc::clone(&systems.router),
+            systems.pm.clone(),
+            systems.clock.clone(),
+            checkpoint_rules(config),
+        );
+        let bundles = BundleService::new(
+            systems.master.clone(),
+            Arc::clone(&systems.router),
+            systems.ledger.clone(),
+            checkpoints.clone(),
+            systems.clock.clone(),
+        );
+        Self {
+            audit: stores.audit(config, checkpoints.clone(), systems.clock.clone()),
+            checkpoints,
+            bundles,
+        }
     }
 }
 
@@ -255,24 +318,12 @@ impl App {
             Arc::clone(&systems.router),
             payments.clone(),
         );
-        let checkpoints = CheckpointService::new(
-            systems.master.clone(),
-            Arc::clone(&systems.router),
-            systems.pm.clone(),
-            systems.clock.clone(),
-            checkpoint_rules(config),
-        );
-        let bundles = BundleService::new(
-            systems.master.clone(),
-            Arc::clone(&systems.router),
-            systems.ledger.clone(),
-            checkpoints.clone(),
-            systems.clock.clone(),
-        );
+        let evidence = Evidence::of(&stores, &systems, config);
         let uploads = UploadService::new(systems.master.clone(), systems.clock.clone());
         Ok(Self {
-            bundles,
-            checkpoints,
+            audit: evidence.audit,
+            bundles: evidence.bundles,
+            checkpoints: evidence.checkpoints,
             payments,
             sagas: SagaRecords::new(systems.master.clone()),
             obligations: ObligationService::new(systems.master.clone(), systems.ledger.clone()),

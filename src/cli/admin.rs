@@ -1,6 +1,7 @@
 //! `settlenet admin`: what the network's operator does, straight on the databases.
 
 mod alert;
+mod audit;
 mod book_file;
 mod broker;
 mod domain;
@@ -42,7 +43,7 @@ const NO_SUCH_THING: u8 = 4;
     after_help = "\
 Exit codes: 0 done, or so already; 1 failed, the reason on standard error; 2 the \
 command line or the configuration is wrong; 4 there is no such broker, move, currency, shard, saga, \
-round, invitation, host name, payment, wallet or alert; 5 something must be settled before a broker can leave."
+round, invitation, host name, payment, wallet or alert, or a book does not hold; 5 something must be settled before a broker can leave."
 )]
 pub(super) struct Args {
     #[command(subcommand)]
@@ -101,6 +102,7 @@ enum What {
     /// What a person must look at
     #[command(subcommand)]
     Alert(alert::What),
+    Audit(audit::Args),
 }
 
 pub(super) async fn run(args: &Args) -> Result<ExitCode, Failure> {
@@ -126,6 +128,11 @@ pub(super) async fn run(args: &Args) -> Result<ExitCode, Failure> {
         What::Incoming(what) => incoming::run(what, &config).await?,
         What::Wallet(what) => payment::wallet(what, &config).await?,
         What::Alert(what) => alert::run(what, &config).await?,
+        What::Audit(args) => {
+            let (shown, ended) = audit::run(args, &config).await?;
+            code = ended;
+            shown
+        }
     };
     if args.json {
         print(&serde_json::to_string_pretty(&shown.json)?);

@@ -63,6 +63,8 @@ pub struct Config {
     #[serde(default)]
     pub checkpoints: Checkpoints,
     #[serde(default)]
+    pub audit: Audit,
+    #[serde(default)]
     pub payments: Payments,
     #[serde(default)]
     pub log: Log,
@@ -343,6 +345,14 @@ pub struct Checkpoints {
     pub readers: u32,
 }
 
+/// The continuous audit of books.
+#[derive(Debug, Clone, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Audit {
+    /// Between two audits of one book: whoever has changed an entry is named within it.
+    pub round_s: Seconds,
+}
+
 /// Logging, to standard error.
 #[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
@@ -443,6 +453,14 @@ impl Default for Auth {
             hash_wait_ms: Millis(5_000),
             signing_key_file: None,
             outside: None,
+        }
+    }
+}
+
+impl Default for Audit {
+    fn default() -> Self {
+        Self {
+            round_s: Seconds(3600),
         }
     }
 }

@@ -246,13 +246,12 @@ pub fn beginning(
 ) -> String {
     let root = STANDARD.encode(before.root.0);
     let (old, size, at) = (&before.origin, before.size, canonical::time(at));
-    let mut lines = vec![
-        "settlenet new log v1".to_owned(),
-        format!("old {old}\nsize {size}\nroot {root}\nnew {origin}\nat {at}"),
-    ];
-    lines.extend(keys.iter().map(|key| format!("key {key}")));
-    lines.push(format!("reason {reason}\n"));
-    lines.join("\n")
+    let keys: Vec<String> = keys.iter().map(|key| format!("key {key}\n")).collect();
+    let keys = keys.concat();
+    format!(
+        "settlenet new log v1\nold {old}\nsize {size}\nroot {root}\nnew {origin}\nat {at}\n\
+         {keys}reason {reason}\n"
+    )
 }
 
 #[cfg(test)]

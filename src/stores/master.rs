@@ -3,6 +3,7 @@
 pub mod access;
 pub mod alerts;
 pub mod audit;
+pub mod book_audit;
 pub mod brokers;
 pub mod cities;
 pub mod credit_lines;

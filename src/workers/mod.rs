@@ -2,6 +2,7 @@
 //! while there is more; a fault waits for the next waking.
 
 mod access;
+mod audit;
 mod checkpoints;
 mod disputes;
 mod expiry;
@@ -56,6 +57,11 @@ pub fn start(app: &App, config: &Config, shutdown: &CancellationToken) -> JoinSe
     workers.spawn(turn("checkpoints", poll, shutdown.clone(), move || {
         let app = logged.clone();
         async move { checkpoints::keep(&app).await }
+    }));
+    let audited = app.clone();
+    workers.spawn(turn("audit", AUDIT_PERIOD, shutdown.clone(), move || {
+        let app = audited.clone();
+        async move { audit::audit(&app).await }
     }));
     let feeds = app.clone();
     workers.spawn(turn("sequencer", poll, shutdown.clone(), move || {
@@ -115,6 +121,8 @@ pub fn measure(workers: &mut JoinSet<()>, app: &App, shutdown: &CancellationToke
 }
 
 /// What has waited for a minute can wait a little longer for being told of.
+const AUDIT_PERIOD: Duration = Duration::from_secs(10);
+/// How often sagas are looked at.
 const WATCH_PERIOD: Duration = Duration::from_secs(10);
 
 /// A broker that has paid for a book of its own sees it move.

@@ -5,7 +5,9 @@ use settlenet::domain::bundle::verify::{ClaimKind, Report, Trust, verify};
 use settlenet::domain::ids::{BrokerId, RequestId};
 use settlenet::domain::note::NoteKey;
 use settlenet::domain::request::RequestStatus;
+use settlenet::services::audit::TAMPERED;
 use settlenet::services::bundles::{BundleError, Viewer};
+use settlenet::services::checkpoints::CONTRADICTED;
 use sqlx::mysql::MySqlPool;
 
 use crate::harness::World;
@@ -196,4 +198,112 @@ async fn an_operator_that_rewrites_the_master_is_named() {
         .await
         .unwrap();
     assert_eq!(fails(&world, id).await, Some(ClaimKind::Log), "back-dated");
+}
+
+async fn open_alerts(world: &World, kind: &str) -> Vec<String> {
+    let alerts = world.app.alerts.list(true, None, 100).await.unwrap();
+    let of_kind = alerts.into_iter().filter(|alert| alert.kind == kind);
+    of_kind.map(|alert| alert.message).collect()
+}
+
+/// Every book that is due, until none is.
+async fn audited(world: &World) {
+    world.clock.advance(chrono::Duration::hours(2));
+    while world.app.audit.next().await.unwrap().is_some() {}
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_audit_names_the_broker_and_the_seq() {
+    let world = World::new().await;
+    for _ in 0..3 {
+        completed(&world).await;
+    }
+    logged(&world).await;
+    audited(&world).await;
+    assert_eq!(open_alerts(&world, TAMPERED).await, Vec::<String>::new());
+    // Nobody is due again before a round has passed.
+    assert_eq!(world.app.audit.next().await.unwrap(), None);
+    for (sql, back, seq) in [
+        (
+            "UPDATE transaction SET amount = amount + 1 WHERE seq = 2",
+            "UPDATE transaction SET amount = amount - 1 WHERE seq = 2",
+            2,
+        ),
+        (
+            "UPDATE transaction SET seq = 9 WHERE seq = 1",
+            "UPDATE transaction SET seq = 1 WHERE seq = 9",
+            1,
+        ),
+        (
+            "UPDATE transaction SET booked_at = booked_at - INTERVAL 1 DAY WHERE seq = 3",
+            "UPDATE transaction SET booked_at = booked_at + INTERVAL 1 DAY WHERE seq = 3",
+            3,
+        ),
+    ] {
+        let pool = tampered(&world, world.beta, sql).await;
+        audited(&world).await;
+        let alerts = open_alerts(&world, TAMPERED).await;
+        assert_eq!(alerts.len(), 1, "{sql}: {alerts:?}");
+        let named = format!(
+            "broker {} does not hold. The first bad seq is {seq}:",
+            world.beta
+        );
+        assert!(alerts[0].contains(&named), "{sql}: {}", alerts[0]);
+        sqlx::query(back).execute(&pool).await.unwrap();
+        audited(&world).await;
+        assert_eq!(
+            open_alerts(&world, TAMPERED).await,
+            Vec::<String>::new(),
+            "{back}"
+        );
+    }
+}
+
+/// A broker that cuts its chain off, or writes all of it anew, has a chain that holds by itself.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_chain_that_was_cut_off_or_written_anew_is_not_the_one_in_the_log() {
+    let world = World::new().await;
+    completed(&world).await;
+    completed(&world).await;
+    logged(&world).await;
+    let pool = tampered(&world, world.beta, "DELETE FROM transaction WHERE seq = 2").await;
+    sqlx::query(
+        "UPDATE chain_head SET seq = 1, tx_hash = (SELECT tx_hash FROM transaction WHERE seq = 1)",
+    )
+    .execute(&pool)
+    .await
+    .unwrap();
+    let cut = world
+        .app
+        .audit
+        .audit(world.beta)
+        .await
+        .unwrap()
+        .fault
+        .unwrap();
+    assert_eq!((cut.seq, cut.problem.code()), (2, "cut_tail"));
+    // It goes on from there as if nothing had been.
+    completed(&world).await;
+    let anew = world
+        .app
+        .audit
+        .audit(world.beta)
+        .await
+        .unwrap()
+        .fault
+        .unwrap();
+    assert_eq!((anew.seq, anew.problem.code()), (2, "rewritten"));
+    // Longer than before it is a head that the log does not have, and must not get.
+    completed(&world).await;
+    logged(&world).await;
+    assert_eq!(open_alerts(&world, CONTRADICTED).await.len(), 1);
+    let still = world
+        .app
+        .audit
+        .audit(world.beta)
+        .await
+        .unwrap()
+        .fault
+        .unwrap();
+    assert_eq!((still.seq, still.problem.code()), (2, "rewritten"));
 }

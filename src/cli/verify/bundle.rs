@@ -88,7 +88,7 @@ fn read(path: &Path) -> io::Result<Vec<u8>> {
 fn digest(path: &Path) -> io::Result<Hash> {
     let mut file = File::open(path)?;
     let mut sha256 = Sha256::new();
-    let mut part = [0; 64 * 1024];
+    let mut part = [0; 8 * 1024];
     loop {
         match file.read(&mut part)? {
             0 => return Ok(Hash(sha256.finalize().into())),

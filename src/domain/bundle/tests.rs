@@ -515,7 +515,7 @@ fn whatever_is_changed_in_a_book_is_named() {
     let bundle = completed();
     // Edited, with and without its hashes made anew.
     refused(&bundle, ClaimKind::Books, |b| {
-        b.books[0].segments[0].entries[0].entry.amount = "1".to_owned()
+        b.books[0].segments[0].entries[0].entry.amount = "1".to_owned();
     });
     refused(&bundle, ClaimKind::Books, |b| {
         let mut prev = None;
@@ -547,7 +547,7 @@ fn whatever_is_changed_in_a_book_is_named() {
         b.books[0].segments[0].entries.insert(1, again);
     });
     refused(&bundle, ClaimKind::Books, |b| {
-        b.books[0].segments[0].entries.swap(0, 1)
+        b.books[0].segments[0].entries.swap(0, 1);
     });
     refused(&bundle, ClaimKind::Books, |b| {
         b.books[0].segments[0].entries.pop();

@@ -202,23 +202,24 @@ fn checkpoint_of(
         .iter()
         .map(|key| format!("{}+{:08x}", key.name(), key.id()))
         .collect();
-    let mut said = format!(
-        "The checkpoint of {} with {} leaves is signed by {}",
+    let names: Vec<&str> = trust.witnesses.iter().map(NoteKey::name).collect();
+    let cosigned = match names.len() {
+        0 => String::new(),
+        _ => format!(", and cosigned by {}", names.join(", ")),
+    };
+    let said = format!(
+        "The checkpoint of {} with {} leaves is signed by {}{cosigned}.",
         checkpoint.origin,
         checkpoint.size,
         by.join(" and ")
     );
-    if !trust.witnesses.is_empty() {
-        let names: Vec<&str> = trust.witnesses.iter().map(NoteKey::name).collect();
-        said += &format!(", and cosigned by {}", names.join(", "));
-    }
     let shown = Shown {
         origin: checkpoint.origin.clone(),
         size: checkpoint.size.to_string(),
         root: checkpoint.root,
         signed_by: by,
     };
-    Ok(((checkpoint, shown), format!("{said}.")))
+    Ok(((checkpoint, shown), said))
 }
 
 /// The chain of events, and what they say.

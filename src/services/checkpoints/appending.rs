@@ -1,6 +1,6 @@
 //! A pass: the heads that have changed go into the log.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ops::RangeInclusive;
 
 use chrono::{DateTime, TimeDelta, Utc};
@@ -84,6 +84,8 @@ impl CheckpointService {
         self.take_requests(&log, &mut passed, &mut marks).await?;
         passed.signed = self.sign(log.number, &signers).await?;
         passed.marked = self.mark(log.number, marks).await;
+        metrics::counter!("settlenet_log_leaves_total").increment(passed.appended as u64);
+        metrics::counter!("settlenet_checkpoints_signed_total").increment(passed.signed.into());
         passed.more &= passed.appended + passed.marked > 0;
         if passed.more {
             log::take_pass(&self.master, log.number, now, DateTime::<Utc>::MAX_UTC).await?;
@@ -171,7 +173,9 @@ impl CheckpointService {
         let Found { database, heads } = found;
         passed.more |= heads.len() >= self.rules.batch as usize;
         let brokers: Vec<BrokerId> = heads.iter().map(|(broker, _)| *broker).collect();
-        let at_home = sources::at_home(&self.master, &brokers, &database).await?;
+        let mut at_home = sources::at_home(&self.master, &brokers, &database).await?;
+        self.refuse_rewritten_books(log, &database, &mut at_home)
+            .await?;
         let now = self.clock.now();
         let leaves = heads.iter().map(|(broker, head)| {
             let is_home = at_home.contains(broker);
@@ -191,6 +195,82 @@ impl CheckpointService {
             marks.push(Mark::Book(database.clone(), broker, last.seq));
         }
         Ok(())
+    }
+
+    /// A book goes on in the log only from what the log has of it: one that was written anew, and has
+    /// grown since, is not the same chain. It is named, and left out of `at_home`.
+    async fn refuse_rewritten_books(
+        &self,
+        log: &Log,
+        database: &DatabaseKey,
+        at_home: &mut BTreeSet<BrokerId>,
+    ) -> Result<(), CheckpointError> {
+        let ids: Vec<String> = at_home.iter().map(ToString::to_string).collect();
+        let last = self.last_leaves(log, LeafKind::Book, &ids).await?;
+        let by_broker = last
+            .values()
+            .filter_map(|leaf| Some((leaf.id.parse().ok()?, leaf)));
+        let by_broker: Vec<(BrokerId, &Leaf)> = by_broker.collect();
+        let places: Vec<(BrokerId, u64)> = by_broker
+            .iter()
+            .map(|(broker, leaf)| (*broker, leaf.seq))
+            .collect();
+        let found = logged::hashes_at(&self.router, database, &places).await?;
+        for (broker, leaf) in by_broker {
+            let now = found.get(&broker).copied();
+            if leaf.seq > 0 && leaf.contradicts(now) && at_home.remove(&broker) {
+                let now = now.map(|hash| Head {
+                    seq: leaf.seq,
+                    hash,
+                });
+                let alert = contradiction(format!("book {broker}"), leaf, now);
+                self.raise(&alert).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The same of requests: those whose events are others than the log has.
+    async fn rewritten_requests(
+        &self,
+        log: &Log,
+        requests: &[RequestId],
+    ) -> Result<HashSet<RequestId>, CheckpointError> {
+        let ids: Vec<String> = requests.iter().map(ToString::to_string).collect();
+        let last = self.last_leaves(log, LeafKind::Request, &ids).await?;
+        let by_id = last
+            .values()
+            .filter_map(|leaf| Some((leaf.id.parse().ok()?, leaf)));
+        let by_id: Vec<(RequestId, &Leaf)> = by_id.collect();
+        let places: Vec<(RequestId, u64)> =
+            by_id.iter().map(|(id, leaf)| (*id, leaf.seq)).collect();
+        let found = requests::hashes_at(&self.master, &places).await?;
+        let mut rewritten = HashSet::new();
+        for (id, leaf) in by_id {
+            let now = found.get(&id).copied();
+            if leaf.contradicts(now) {
+                let now = now.map(|hash| Head {
+                    seq: leaf.seq,
+                    hash,
+                });
+                self.raise(&contradiction(id.to_string(), leaf, now))
+                    .await?;
+                rewritten.insert(id);
+            }
+        }
+        Ok(rewritten)
+    }
+
+    async fn last_leaves(
+        &self,
+        log: &Log,
+        kind: LeafKind,
+        ids: &[String],
+    ) -> Result<HashMap<String, Leaf>, CheckpointError> {
+        let mut tx = master::begin(&self.master).await?;
+        let last = log::last_leaves(&mut tx, log.number, kind, ids).await?;
+        master::commit(tx).await?;
+        Ok(last)
     }
 
     /// A head that is another than the log's, or before it. Another process may have appended a
@@ -228,11 +308,12 @@ impl CheckpointService {
         }
         let heads = requests::unlogged(&self.master, self.rules.batch).await?;
         passed.more |= heads.len() >= self.rules.batch as usize;
+        let ids: Vec<RequestId> = heads.iter().map(|(id, _)| *id).collect();
+        let rewritten = self.rewritten_requests(log, &ids).await?;
         let now = self.clock.now();
         let leaves = heads
             .iter()
-            .map(|(id, head)| (Leaf::of_request(*id, *head, now), true));
-        let ids: Vec<RequestId> = heads.iter().map(|(id, _)| *id).collect();
+            .map(|(id, head)| (Leaf::of_request(*id, *head, now), !rewritten.contains(id)));
         let namings = requests::namings(&self.master, &ids).await?;
         let appended = self
             .append(log, LeafKind::Request, leaves.collect(), &namings)

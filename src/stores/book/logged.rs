@@ -1,13 +1,17 @@
 //! `chain_head`, as the log of heads sees it: which books of a database are newer than the log.
 
-use sqlx::FromRow;
+use std::collections::HashMap;
+
+use sqlx::{FromRow, MySql, QueryBuilder};
 
 use super::rows::hash;
+use crate::domain::canonical::Hash;
 use crate::domain::chain::Head;
 use crate::domain::ids::BrokerId;
 use crate::stores::StoreError;
 use crate::stores::error::corrupt;
 use crate::stores::router::{DatabaseKey, Router};
+use crate::stores::sql::chunks;
 
 /// Books whose head the log does not have. Those that it has are not looked at.
 pub const UNLOGGED: &str = "SELECT broker_id, seq, tx_hash FROM chain_head
@@ -61,6 +65,43 @@ pub(crate) async fn head(
         .await
         .map_err(|error| StoreError::from_sqlx(&database.server, error))?;
     row.map(|row| row.read().map(|(_, head)| head)).transpose()
+}
+
+/// The hashes of entries by their places, one of each book: a row of the key for each.
+///
+/// # Errors
+/// The database's, or a row that can't be read.
+pub(crate) async fn hashes_at(
+    router: &Router,
+    database: &DatabaseKey,
+    places: &[(BrokerId, u64)],
+) -> Result<HashMap<BrokerId, Hash>, StoreError> {
+    let pool = router.quick_database(database)?;
+    let mut found = HashMap::new();
+    let mut rest = places;
+    for size in chunks(places.len()) {
+        let (chunk, after) = rest.split_at(size);
+        rest = after;
+        let mut builder = QueryBuilder::<MySql>::new("");
+        for (place, (broker, seq)) in chunk.iter().enumerate() {
+            builder.push(if place == 0 { "" } else { " UNION ALL " });
+            builder
+                .push("SELECT broker_id, seq, tx_hash FROM transaction WHERE broker_id = ")
+                .push_bind(*broker)
+                .push(" AND seq = ")
+                .push_bind(*seq);
+        }
+        let rows: Vec<Row> = builder
+            .build_query_as()
+            .fetch_all(&pool)
+            .await
+            .map_err(|error| StoreError::from_sqlx(&database.server, error))?;
+        for row in rows {
+            let (broker, head) = row.read()?;
+            found.insert(broker, head.hash);
+        }
+    }
+    Ok(found)
 }
 
 /// Marks how far a log has a book. A later log's mark stays.

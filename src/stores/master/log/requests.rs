@@ -1,8 +1,10 @@
 //! `network_request`, as the log sees it: whose events are newer than the log's.
 
+use std::collections::HashMap;
+
 use serde_json::Value;
 use sqlx::types::Json;
-use sqlx::{AssertSqlSafe, FromRow};
+use sqlx::{AssertSqlSafe, FromRow, MySql, QueryBuilder};
 
 use crate::domain::canonical::Hash;
 use crate::domain::chain::Head;
@@ -45,6 +47,44 @@ pub async fn unlogged(master: &Pool, limit: u32) -> Result<Vec<(RequestId, Head)
             Ok((RequestId::from_bits(row.request_id), head))
         })
         .collect()
+}
+
+/// The hashes of events by their places, one of each request: a row of the key for each.
+///
+/// # Errors
+/// The master's, or a row that can't be read.
+pub async fn hashes_at(
+    master: &Pool,
+    places: &[(RequestId, u64)],
+) -> Result<HashMap<RequestId, Hash>, StoreError> {
+    let mut found = HashMap::new();
+    let mut rest = places;
+    for size in chunks(places.len()) {
+        let (chunk, after) = rest.split_at(size);
+        rest = after;
+        let mut builder = QueryBuilder::<MySql>::new("");
+        for (place, (id, seq)) in chunk.iter().enumerate() {
+            builder.push(if place == 0 { "" } else { " UNION ALL " });
+            builder
+                .push(
+                    "SELECT request_id, event_hash FROM network_request_event WHERE request_id = ",
+                )
+                .push_bind(id.bits())
+                .push(" AND seq = ")
+                .push_bind(*seq);
+        }
+        let rows: Vec<(u64, Vec<u8>)> = builder
+            .build_query_as()
+            .fetch_all(master)
+            .await
+            .map_err(failed)?;
+        for (id, bytes) in rows {
+            let hash = super::hash(&bytes);
+            let hash = hash.ok_or_else(|| corrupt("network_request_event", "event_hash"))?;
+            found.insert(RequestId::from_bits(id), hash);
+        }
+    }
+    Ok(found)
 }
 
 /// An event that names entries: of which request, its seq, and the entries by their books.
