@@ -13,7 +13,7 @@ use settlenet::services::checkpoints::{CheckpointError, Cosigned, FORKED, Passed
 use settlenet::stores::master::log;
 use sqlx::AssertSqlSafe;
 
-use crate::harness::{Child, Databases, MovedClock, World};
+use crate::harness::{Child, Databases, MovedClock, SOON, World, until};
 
 /// Longer than the time between two looks.
 const INTERVAL: Duration = Duration::seconds(20);
@@ -149,6 +149,51 @@ async fn who_dies_over_a_pass_is_gone_on_for() {
         clock.advance(INTERVAL);
         let again = world.app.checkpoints.pass().await.unwrap();
         assert_eq!((again.appended, again.signed), (0, false), "{place}");
+    }
+}
+
+/// Whoever was slow over a pass finds a log that others have signed, or begun anew, meanwhile.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_slow_pass_is_no_fork() {
+    let clock = MovedClock::new();
+    let (databases, ledger) = (Databases::new().await, World::shared_ledger().await);
+    let world = World::on(databases, ledger, clock.clock(Duration::zero()), 0).await;
+    let service = &world.app.checkpoints;
+    let pass = async || {
+        clock.advance(INTERVAL);
+        service.pass().await.unwrap()
+    };
+    completed(&world).await;
+    assert!(pass().await.signed);
+    let place = "log.sign.before";
+    for anew in [false, true] {
+        completed(&world).await;
+        clock.advance(INTERVAL);
+        let mut slow = Child::worker(&world, &clock, &format!("{place}=stop"));
+        slow.stopped(place).await;
+        if anew {
+            service
+                .begin_new("the keys are lost", "US-1")
+                .await
+                .unwrap();
+        }
+        completed(&world).await;
+        assert!(pass().await.signed, "anew: {anew}");
+        let newest = signed(&world).await;
+        slow.go_on();
+        completed(&world).await;
+        // The slow one takes on the pass that is due next.
+        until("it has gone on", SOON, async || {
+            clock.advance(INTERVAL);
+            signed(&world).await.size > newest.size
+        })
+        .await;
+        drop(slow);
+        pass().await;
+        is_whole(&world).await;
+        assert!(signed(&world).await.size > newest.size, "anew: {anew}");
+        let alerts = world.app.alerts.list(true, None, 10).await.unwrap();
+        assert!(alerts.is_empty(), "anew: {anew}: {alerts:?}");
     }
 }
 

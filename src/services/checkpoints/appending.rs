@@ -72,7 +72,7 @@ impl CheckpointService {
         if !log::take_pass(&self.master, log.number, now + interval, now).await? {
             return Ok(Passed::default());
         }
-        if self.forked(&log).await? {
+        if self.forked().await? {
             return Ok(Passed::default());
         }
         let mut passed = Passed::default();

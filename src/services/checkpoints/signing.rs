@@ -19,11 +19,12 @@ use crate::stores::pm::{self, log_signed};
 
 impl CheckpointService {
     /// Whether the master's log is another than the one that was signed; says so in an alert.
-    pub(super) async fn forked(&self, log: &Log) -> Result<bool, CheckpointError> {
+    pub(super) async fn forked(&self) -> Result<bool, CheckpointError> {
         let mut tx = pm::begin(&self.pm).await?;
         let signed = log_signed::lock_last(&mut tx, &self.rules.name).await?;
         pm::commit(tx).await?;
-        self.contradicts(log, signed.as_ref()).await
+        let log = self.log(None).await?;
+        self.contradicts(&log, signed.as_ref()).await
     }
 
     /// Signs the log's state, where it has grown since the last checkpoint. False where it has not,
@@ -48,7 +49,10 @@ impl CheckpointService {
         let now = self.clock.now();
         let mut tx = pm::begin(&self.pm).await?;
         let signed = log_signed::lock_last(&mut tx, &self.rules.name).await?;
-        if self.contradicts(&log, signed.as_ref()).await? {
+        // Meanwhile others may have appended and signed, or begun another log: no fork either, and
+        // from here on they wait.
+        let current = self.log(None).await?;
+        if current.number != number || self.contradicts(&current, signed.as_ref()).await? {
             return Ok(false);
         }
         if !log_signed::put(&mut tx, &self.rules.name, number, &checkpoint, now).await? {
@@ -84,7 +88,7 @@ impl CheckpointService {
     }
 
     /// The master's log must be the one that was signed, grown; or one that follows it and says so
-    /// in its first leaf.
+    /// in its first leaf. `log` is read after `signed`, or what was signed since would be a fork.
     async fn contradicts(
         &self,
         log: &Log,
