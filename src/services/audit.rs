@@ -88,17 +88,18 @@ impl AuditService {
         }
     }
 
-    /// Audits the book that is due for longest; none where none is due.
+    /// Audits the book that is due for longest, and gives what came of it; none where none is due.
+    /// A book that could not be audited is taken again later, and holds up no other.
     ///
     /// # Errors
-    /// See [`AuditError`]; the book is taken again later.
-    pub async fn next(&self) -> Result<Option<Audited>, AuditError> {
+    /// The master's.
+    pub async fn next(&self) -> Result<Option<Result<Audited, AuditError>>, StoreError> {
         let now = self.clock.now();
         let mut tx = master::begin(&self.master).await?;
         let due = book_audit::take(&mut tx, now + AGAIN, now).await?;
         master::commit(tx).await?;
         match due {
-            Some(broker) => self.audit(broker).await.map(Some),
+            Some(broker) => Ok(Some(self.audit(broker).await)),
             None if book_audit::add_new(&self.master, BATCH, now).await? > 0 => {
                 Box::pin(self.next()).await
             }
