@@ -7,6 +7,7 @@ Ends with 0 if it holds, with 4 and what is wrong if it doesn't.
 import hashlib
 import json
 import re
+import struct
 import sys
 
 
@@ -53,7 +54,8 @@ def check(lines, known):
     line = iter(lines)
     head = read(next(line, b""), "brokers", "cleared", "currency", "format", "obligations", "root",
                 "round", "total")
-    need(head["format"] == "settlenet-netting-v1", "a format that is not known")
+    version = {"settlenet-netting-v1": 1, "settlenet-netting-v2": 2}.get(head["format"])
+    need(version, "a format that is not known")
     need(re.fullmatch("[0-9a-f]{64}", head["root"]), "no root")
     need(known in (None, head["root"]), "another root")
     need(re.fullmatch("[A-Z][A-Z0-9-]{1,15}", head["currency"]), "no currency")
@@ -65,7 +67,7 @@ def check(lines, known):
         last = broker
         prices[broker] = number(stated["price"], -1 << 63, 63)
         moved[broker] = 0
-    leaves, last, total, cleared = [], "", 0, 0
+    inputs, reductions, last, total, cleared = [], b"", "", 0, 0
     for _ in range(number(head["obligations"], 0, 64)):
         stated = read(next(line, b""), "amount", "creditor", "debtor", "id", "reduction")
         name = stated["id"]
@@ -83,13 +85,18 @@ def check(lines, known):
         moved[creditor] -= reduction
         total += amount
         cleared += reduction
-        leaves.append(sha256(b"\0", canonical(stated)))
+        numbers = struct.pack(">4Q", int(name[3:], 16), debtor, creditor, amount)
+        inputs.append(numbers if version == 2 else canonical(stated))
+        reductions += b"%d\n" % reduction
     need(not any(moved.values()), "a net position moves")
     need(total == number(head["total"], 0, 128), "another total")
     need(cleared == number(head["cleared"], 0, 128), "another total is cleared")
+    width = 32 if version == 2 else 1
+    leaves = [sha256(b"\0", *inputs[at:at + width]) for at in range(0, len(inputs), width)]
     need(root_of(leaves).hex() == head["root"], "the root is not that of the obligations")
     end = read(next(line, b""), "sha256")
-    need(end["sha256"] == sha256(*lines[:-1]).hex(), "not the digest of the lines before")
+    digested = [*lines[:1 + len(prices)], reductions] if version == 2 else lines[:-1]
+    need(end["sha256"] == sha256(*digested).hex(), "not the digest of what it covers")
     need(next(line, None) is None, "goes on after its end")
     return f"holds: {cleared} of {total} {head['currency']} cleared, root {head['root']}"
 

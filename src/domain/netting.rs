@@ -7,6 +7,7 @@
 
 pub mod certificate;
 pub mod circulation;
+mod input;
 pub mod measure;
 pub mod sample;
 mod text;

@@ -6,7 +6,7 @@ use std::process::{Command, Output, Stdio};
 
 use serde_json::{Value, json};
 use settlenet::domain::ids::ObligationId;
-use settlenet::domain::netting::certificate::write;
+use settlenet::domain::netting::certificate::{Format, write};
 use settlenet::domain::netting::{Claim, clear};
 
 use crate::harness::program;
@@ -18,6 +18,10 @@ fn examples() -> PathBuf {
 /// What the documents show: a ring of three, two of whom owe each other besides, and a fourth to
 /// whom nobody owes anything.
 fn example() -> String {
+    example_of(Format::NEW)
+}
+
+fn example_of(format: Format) -> String {
     let claims = [
         (0x1c90_5b7e_f318, 1, 2, 10_000),
         (0x2a44_d0c6_3e71, 2, 3, 5_000),
@@ -35,7 +39,7 @@ fn example() -> String {
     let mut text = Vec::new();
     let (prices, lines) = (&clearing.prices, &clearing.lines);
     let usd = "USD".parse().unwrap();
-    write(&mut text, "NT-4be0a7d21c96", &usd, prices, lines).unwrap();
+    write(&mut text, format, "NT-4be0a7d21c96", &usd, prices, lines).unwrap();
     String::from_utf8(text).unwrap()
 }
 
@@ -69,15 +73,20 @@ fn root(text: &str) -> String {
     head["root"].as_str().unwrap().to_owned()
 }
 
-/// `SETTLENET_BLESS=1` writes the example anew; the format may only ever be added to.
+/// `SETTLENET_BLESS=1` writes the example anew; the formats may only ever be added to.
 #[test]
 fn the_example_of_the_documents_is_what_the_program_writes() {
-    let path = examples().join("netting.jsonl");
-    let written = example();
-    if std::env::var_os("SETTLENET_BLESS").is_some() {
-        std::fs::write(&path, &written).unwrap();
+    for (format, name) in [
+        (Format::V1, "netting-v1.jsonl"),
+        (Format::V2, "netting.jsonl"),
+    ] {
+        let path = examples().join(name);
+        let written = example_of(format);
+        if std::env::var_os("SETTLENET_BLESS").is_some() {
+            std::fs::write(&path, &written).unwrap();
+        }
+        assert_eq!(std::fs::read_to_string(path).unwrap(), written);
     }
-    assert_eq!(std::fs::read_to_string(path).unwrap(), written);
 }
 
 #[test]
@@ -129,8 +138,13 @@ fn the_command_tells_what_holds_and_ends_with_4_where_it_does_not() {
 
 #[test]
 fn the_python_of_the_documents_finds_the_same() {
-    let sound = example();
-    let root = root(&sound);
+    for format in [Format::V1, Format::V2] {
+        python_finds_the_same(&example_of(format));
+    }
+}
+
+fn python_finds_the_same(sound: &str) {
+    let root = root(sound);
     let script = |text: &str, known: &str| {
         let mut python = Command::new("python3");
         let script = examples().join("verify-netting.py");
@@ -139,19 +153,21 @@ fn the_python_of_the_documents_finds_the_same() {
         let printed = String::from_utf8(output.stdout).unwrap();
         (output.status.code().unwrap(), printed)
     };
-    let (code, printed) = script(&sound, &root);
+    let (code, printed) = script(sound, &root);
     assert_eq!(code, 0);
     assert_eq!(
         printed,
         format!("holds: 13000 of 20700 USD cleared, root {root}\n")
     );
+    let other_root = root.replace(char::is_numeric, "a");
     for (from, to) in [
         ("\"3000\"", "\"3001\""),
         ("USD", "EUR"),
         (":\"", ": \""),
         ("\"price\":\"", "\"price\":\"-"),
-        ("netting-v1", "netting-v2"),
-        (&root, &root.replace(char::is_numeric, "a")),
+        ("netting-v", "netting-v1"),
+        ("NT-4", "NT-5"),
+        (&root, &other_root),
         ("\n", "\r\n"),
     ] {
         let changed = sound.replacen(from, to, 1);

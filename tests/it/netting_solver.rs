@@ -101,7 +101,8 @@ fn assert_stands(claims: &[Claim], clearing: &Clearing) {
     let mut text = Vec::new();
     let (prices, lines) = (&clearing.prices, &clearing.lines);
     let usd = "USD".parse().unwrap();
-    certificate::write(&mut text, "NT-000000000001", &usd, prices, lines).unwrap();
+    let new = certificate::Format::NEW;
+    certificate::write(&mut text, new, "NT-000000000001", &usd, prices, lines).unwrap();
     let verified = verify(text.as_slice()).unwrap();
     assert_eq!(verified.cleared, clearing.cleared());
     assert_eq!(verified.total, clearing.total());

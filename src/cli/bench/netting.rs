@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use self::floor::OrTools;
 use super::report::Figure;
-use crate::domain::netting::certificate::write;
+use crate::domain::netting::certificate::{Format, write};
 use crate::domain::netting::sample::{Shape, graph};
 use crate::domain::netting::verify::verify;
 use crate::domain::netting::{self, Claim, Clearing, clear};
@@ -113,7 +113,14 @@ fn certificate(clearing: &Clearing) -> anyhow::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let currency = "USD".parse()?;
     let (prices, lines) = (&clearing.prices, &clearing.lines);
-    write(&mut bytes, "NT-000000000001", &currency, prices, lines)?;
+    write(
+        &mut bytes,
+        Format::NEW,
+        "NT-000000000001",
+        &currency,
+        prices,
+        lines,
+    )?;
     Ok(bytes)
 }
 

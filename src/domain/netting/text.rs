@@ -5,9 +5,8 @@
 use super::certificate::Line;
 use crate::domain::ids::BrokerId;
 
-/// The line that the certificate has of a broker, with its line feed.
+/// Appends the line that the certificate has of a broker, with its line feed.
 pub(super) fn broker(out: &mut Vec<u8>, broker: BrokerId, price: i64) {
-    out.clear();
     out.extend_from_slice(b"{\"broker\":\"");
     decimal(out, broker);
     out.extend_from_slice(b"\",\"price\":\"");
@@ -15,29 +14,27 @@ pub(super) fn broker(out: &mut Vec<u8>, broker: BrokerId, price: i64) {
     out.extend_from_slice(b"\"}\n");
 }
 
-/// The leaf that the root has of an obligation: all but its reduction.
+/// Appends the leaf that the root of the first format has of an obligation: all but its reduction.
 pub(super) fn leaf(out: &mut Vec<u8>, line: &Line) {
-    out.clear();
     input(out, line);
     out.push(b'}');
 }
 
-/// The line that the certificate has of it, with its line feed.
+/// Appends the line that the certificate has of it, with its line feed.
 pub(super) fn whole(out: &mut Vec<u8>, line: &Line) {
-    out.clear();
     input(out, line);
-    reduction(out, line);
-}
-
-/// What follows [`input`] in the certificate's line, with its line feed.
-pub(super) fn reduction(out: &mut Vec<u8>, line: &Line) {
     out.extend_from_slice(b",\"reduction\":\"");
     decimal(out, line.reduction);
     out.extend_from_slice(b"\"}\n");
 }
 
-/// What a line has in a leaf and in the certificate alike.
-pub(super) fn input(out: &mut Vec<u8>, line: &Line) {
+/// Appends what the digest covers of it.
+pub(super) fn reduced(out: &mut Vec<u8>, line: &Line) {
+    decimal(out, line.reduction);
+    out.push(b'\n');
+}
+
+fn input(out: &mut Vec<u8>, line: &Line) {
     out.extend_from_slice(b"{\"amount\":\"");
     decimal(out, line.amount);
     out.extend_from_slice(b"\",\"creditor\":\"");
@@ -89,9 +86,11 @@ mod tests {
             leaf(&mut written, &line);
             prop_assert_eq!(&written, &canonical(&general));
             general["reduction"] = json!(reduction.to_string());
+            written.clear();
             whole(&mut written, &line);
             prop_assert_eq!(&written, &[canonical(&general), b"\n".to_vec()].concat());
             let general = json!({ "price": price.to_string(), "broker": debtor.to_string() });
+            written.clear();
             broker(&mut written, debtor, price);
             prop_assert_eq!(&written, &[canonical(&general), b"\n".to_vec()].concat());
         }

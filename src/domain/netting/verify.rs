@@ -8,12 +8,11 @@ use serde::de::DeserializeOwned;
 use sha2::{Digest as _, Sha256};
 
 use super::certificate::{
-    BrokerLine, EndLine, FORMAT, HeaderLine, Line, ObligationLine, canonical,
+    BrokerLine, EndLine, Format, HeaderLine, Input, Line, ObligationLine, canonical,
 };
 use super::text;
 use crate::domain::canonical::Hash;
 use crate::domain::ids::{BrokerId, ObligationId};
-use crate::domain::merkle;
 use crate::domain::money::CurrencyCode;
 
 /// The longest line, in bytes.
@@ -52,9 +51,10 @@ pub fn verify(input: impl BufRead) -> Result<Verified, CertificateError> {
         text: Vec::new(),
     };
     let header: HeaderLine = lines.next()?;
-    if header.format != FORMAT {
-        return Err(lines.wrong(format!("the format is {:?}, not {FORMAT}", header.format)));
-    }
+    let Some(format) = Format::parse(&header.format) else {
+        let known = Format::NEW.as_str();
+        return Err(lines.wrong(format!("the format is {:?}, not {known}", header.format)));
+    };
     let brokers: u64 = lines.number_of("brokers", &header.brokers)?;
     let obligations: u64 = lines.number_of("obligations", &header.obligations)?;
     let total: u128 = lines.number_of("total", &header.total)?;
@@ -78,9 +78,9 @@ pub fn verify(input: impl BufRead) -> Result<Verified, CertificateError> {
         }
         accounts.insert(broker, Account { price, moved: 0 });
     }
-    let mut seen = Seen::default();
+    let mut seen = Seen::new(format);
     for _ in 0..obligations {
-        let line = lines.obligation()?;
+        let line = lines.obligation(format)?;
         lines.check(&line, &mut accounts, &mut seen)?;
     }
     for (what, stated, found) in [
@@ -95,7 +95,7 @@ pub fn verify(input: impl BufRead) -> Result<Verified, CertificateError> {
         let by = account.moved;
         return Err(lines.wrong(format!("the net position of broker {broker} moves by {by}")));
     }
-    if seen.tree.root() != header.root {
+    if seen.input.root() != header.root {
         return Err(lines.wrong("the root is not that of the obligations".to_owned()));
     }
     lines.end()?;
@@ -117,19 +117,29 @@ struct Account {
     moved: i128,
 }
 
-#[derive(Default)]
 struct Seen {
     last: Option<ObligationId>,
     total: u128,
     cleared: u128,
-    tree: merkle::Growing,
+    input: Input,
+}
+
+impl Seen {
+    fn new(format: Format) -> Self {
+        Self {
+            last: None,
+            total: 0,
+            cleared: 0,
+            input: Input::new(format),
+        }
+    }
 }
 
 struct Lines<R> {
     input: R,
     number: u64,
     sha256: Sha256,
-    /// What a line should be.
+    /// What a line should be, and what the digest covers of it.
     text: Vec<u8>,
 }
 
@@ -190,9 +200,8 @@ impl<R: BufRead> Lines<R> {
         number.ok_or_else(|| self.wrong(format!("{name} is {text:?}, which is no such number")))
     }
 
-    fn obligation(&mut self) -> Result<Line, CertificateError> {
+    fn obligation(&mut self, format: Format) -> Result<Line, CertificateError> {
         let bytes = self.read()?;
-        self.sha256.update(&bytes);
         let stated: ObligationLine =
             serde_json::from_slice(&bytes).map_err(|error| self.wrong(error.to_string()))?;
         let id = stated.id.parse();
@@ -203,10 +212,16 @@ impl<R: BufRead> Lines<R> {
             amount: self.number_of("amount", stated.amount)?,
             reduction: self.number_of("reduction", stated.reduction)?,
         };
+        self.text.clear();
         text::whole(&mut self.text, &line);
         if self.text != bytes {
             return Err(self.wrong("is not in canonical form".to_owned()));
         }
+        if format == Format::V2 {
+            self.text.clear();
+            text::reduced(&mut self.text, &line);
+        }
+        self.sha256.update(&self.text);
         Ok(line)
     }
 
@@ -239,8 +254,7 @@ impl<R: BufRead> Lines<R> {
         }
         seen.total += u128::from(line.amount);
         seen.cleared += u128::from(line.reduction);
-        text::leaf(&mut self.text, line);
-        seen.tree.push(merkle::leaf(&self.text));
+        seen.input.push(line);
         Ok(())
     }
 }

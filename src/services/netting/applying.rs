@@ -17,12 +17,12 @@ use super::reading::not_of_the_root;
 use super::rounds::lock;
 use super::{NettingError, NettingService, corrupt, retried};
 use crate::domain::ids::{BrokerId, NettingRoundId};
-use crate::domain::merkle::Growing;
-use crate::domain::netting::certificate;
+use crate::domain::netting::certificate::{Format, Input, Line};
 use crate::domain::netting_round::{Round, RoundStatus};
 use crate::runtime::failpoint;
 use crate::stores::StoreError;
 use crate::stores::master::alerts::{self, NewAlert};
+use crate::stores::master::netting::lines::RevisionKey;
 use crate::stores::master::netting::{due, lines};
 use crate::stores::master::{self, MasterTx, settlements};
 
@@ -154,27 +154,25 @@ impl NettingService {
 /// position and are what the round clears, a page at a time; gives how many are reduced.
 async fn check_root(tx: &mut MasterTx, round: &Round) -> Result<u64, StoreError> {
     let key = (round.id, round.revision);
-    let mut tree = Growing::default();
+    let mut input = Input::new(Format::NEW);
     let mut reduced = 0;
     let mut cleared = 0_u128;
     let mut moved: BTreeMap<BrokerId, i128> = BTreeMap::new();
-    let mut after = None;
-    loop {
-        let page = lines::page(tx, key, after, PAGE).await?;
-        let Some(last) = page.last() else {
-            break;
-        };
-        after = Some(last.id);
-        for line in &page {
-            tree.push(certificate::leaf(line));
-            reduced += u64::from(line.reduction > 0);
-            cleared += u128::from(line.reduction);
-            *moved.entry(line.debtor).or_default() += i128::from(line.reduction);
-            *moved.entry(line.creditor).or_default() -= i128::from(line.reduction);
+    each_line(tx, key, |line| {
+        input.push(line);
+        reduced += u64::from(line.reduction > 0);
+        cleared += u128::from(line.reduction);
+        *moved.entry(line.debtor).or_default() += i128::from(line.reduction);
+        *moved.entry(line.creditor).or_default() -= i128::from(line.reduction);
+    })
+    .await?;
+    if input.root() != round.sums.root {
+        // Proposed before there was the new format.
+        let mut input = Input::new(Format::V1);
+        each_line(tx, key, |line| input.push(line)).await?;
+        if input.root() != round.sums.root {
+            return Err(not_of_the_root(round.id));
         }
-    }
-    if tree.root() != round.sums.root {
-        return Err(not_of_the_root(round.id));
     }
     if cleared != round.sums.cleared || moved.values().any(|moved| *moved != 0) {
         let id = round.id;
@@ -182,4 +180,20 @@ async fn check_root(tx: &mut MasterTx, round: &Round) -> Result<u64, StoreError>
         return Err(corrupt(what));
     }
     Ok(reduced)
+}
+
+async fn each_line(
+    tx: &mut MasterTx,
+    key: RevisionKey,
+    mut work: impl FnMut(&Line),
+) -> Result<(), StoreError> {
+    let mut after = None;
+    loop {
+        let page = lines::page(tx, key, after, PAGE).await?;
+        let Some(last) = page.last() else {
+            return Ok(());
+        };
+        after = Some(last.id);
+        page.iter().for_each(&mut work);
+    }
 }

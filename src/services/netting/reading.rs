@@ -2,7 +2,7 @@
 
 use super::{NettingError, NettingService, corrupt};
 use crate::domain::ids::{BrokerId, NettingRoundId, ObligationId};
-use crate::domain::netting::certificate::{self, Line};
+use crate::domain::netting::certificate::{self, Format, Line};
 use crate::domain::netting_round::{Party, PartyState, Round};
 use crate::stores::StoreError;
 use crate::stores::master::netting::rounds::After;
@@ -120,12 +120,12 @@ impl NettingService {
         let prices = lines::prices(&patient, key).await?;
         let lines = lines::all(&patient, key).await?;
         let work = tokio::task::spawn_blocking(move || {
-            if certificate::root(&lines) != sums.root {
+            let Some(format) = Format::of(&lines, sums.root) else {
                 return Ok(None);
-            }
+            };
             let mut bytes = Vec::new();
             let (name, currency) = (id.to_string(), &round.currency);
-            certificate::write(&mut bytes, &name, currency, &prices, &lines)?;
+            certificate::write(&mut bytes, format, &name, currency, &prices, &lines)?;
             Ok::<_, std::io::Error>(Some(bytes))
         });
         match work.await {

@@ -1,7 +1,7 @@
 //! Working out rounds, and working out smaller ones when less may be cleared than before.
 
 use crate::domain::ids::NettingRoundId;
-use crate::domain::netting::certificate::root;
+use crate::domain::netting::certificate::{Format, root};
 use crate::domain::netting::measure::measure;
 use crate::domain::netting::{Claim, Clearing, clear};
 use crate::domain::netting_round::{PartyState, RoundStatus, Sums};
@@ -29,7 +29,7 @@ pub(super) async fn solve(claims: Vec<Claim>) -> Result<Solved, NettingError> {
             cleared: clearing.cleared(),
             bilateral: measure.bilateral,
             bound: measure.bound,
-            root: root(&clearing.lines),
+            root: root(Format::NEW, &clearing.lines),
         };
         Solved { clearing, sums }
     });

@@ -2,10 +2,12 @@ use std::collections::BTreeMap;
 
 use futures::future::join_all;
 use settlenet::domain::ids::BrokerId;
+use settlenet::domain::netting::certificate::{self, Format};
 use settlenet::domain::netting_round::{Answer, PartyState, Refusal, Round, RoundStatus};
 use settlenet::domain::pause::Pausable;
 use settlenet::services::netting::NettingError;
 use settlenet::stores::master;
+use settlenet::stores::master::netting::lines;
 use settlenet::stores::master::settlements::{self, Debts};
 use sqlx::AssertSqlSafe;
 
@@ -426,4 +428,34 @@ async fn a_preview_changes_nothing_and_says_what_a_broker_adds() {
     let parties = parties(&world, round.id).await.into_iter();
     let falls: BTreeMap<BrokerId, u128> = parties.map(|party| (party.broker, party.fall)).collect();
     assert_eq!(falls, preview.falls);
+}
+
+/// A round that was proposed before there was the present format keeps the root that was approved.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_round_of_an_older_release_is_applied_and_certified_as_it_was_proposed() {
+    let world = network().await;
+    debts(&world, &ring(&world, 100)).await;
+    let round = propose(&world).await.unwrap();
+    let master = &world.app.systems.master;
+    let all = lines::all(master, (round.id, 1)).await.unwrap();
+    let older = certificate::root(Format::V1, &all);
+    assert_ne!(older, round.sums.root);
+    sqlx::query("UPDATE netting_revision SET root = ? WHERE round_id = ?")
+        .bind(older.0.to_vec())
+        .bind(round.id.bits())
+        .execute(master)
+        .await
+        .unwrap();
+    let last = approve_all(&world, round.id).await;
+    assert_eq!(last.status, RoundStatus::Applied);
+    let verified = certified(&world, round.id, None).await;
+    assert_eq!(verified.root, older);
+    assert_eq!(verified.cleared, round.sums.cleared);
+    let bytes = world.app.netting.certificate(round.id, None).await.unwrap();
+    assert!(
+        String::from_utf8(bytes)
+            .unwrap()
+            .contains(Format::V1.as_str())
+    );
+    assert_invariants(&world).await;
 }
