@@ -7,6 +7,7 @@ mod broker;
 mod domain;
 mod incoming;
 mod invite;
+mod log;
 mod moves;
 mod netting;
 mod offboard;
@@ -43,7 +44,7 @@ const NO_SUCH_THING: u8 = 4;
     after_help = "\
 Exit codes: 0 done, or so already; 1 failed, the reason on standard error; 2 the \
 command line or the configuration is wrong; 4 there is no such broker, move, currency, shard, saga, \
-round, invitation, host name, payment, wallet or alert, or a book does not hold; 5 something must be settled before a broker can leave."
+round, invitation, host name, payment, wallet, witness or alert, or a book does not hold; 5 something must be settled before a broker can leave."
 )]
 pub(super) struct Args {
     #[command(subcommand)]
@@ -103,6 +104,12 @@ enum What {
     #[command(subcommand)]
     Alert(alert::What),
     Audit(audit::Args),
+    /// The log of chain heads, by which anybody sees what was rewritten
+    #[command(subcommand)]
+    Log(log::What),
+    /// Those who cosign checkpoints of the log
+    #[command(subcommand)]
+    Witness(log::Witnesses),
 }
 
 pub(super) async fn run(args: &Args) -> Result<ExitCode, Failure> {
@@ -128,6 +135,8 @@ pub(super) async fn run(args: &Args) -> Result<ExitCode, Failure> {
         What::Incoming(what) => incoming::run(what, &config).await?,
         What::Wallet(what) => payment::wallet(what, &config).await?,
         What::Alert(what) => alert::run(what, &config).await?,
+        What::Log(what) => log::run(what, &config).await?,
+        What::Witness(what) => log::witnesses(what, &config).await?,
         What::Audit(args) => {
             let (shown, ended) = audit::run(args, &config).await?;
             code = ended;

@@ -174,6 +174,9 @@ struct WitnessesView {
 
 #[derive(Deserialize, Serialize, utoipa::ToSchema)]
 struct BeginBody {
+    /// The number of the log that is lost. Said again, it is the same log that has begun in its
+    /// place.
+    after: u32,
     /// Why; it is signed, and published.
     reason: String,
 }
@@ -384,7 +387,8 @@ async fn begin(
     StrictJson(body): StrictJson<BeginBody>,
 ) -> Result<Json<LogView>, Problem> {
     let service = &state.app.checkpoints;
-    let log = service.begin_new(&body.reason, me.principal.sub()).await?;
+    let by = me.principal.sub();
+    let log = service.begin_new(body.after, &body.reason, by).await?;
     Ok(Json(log.into()))
 }
 
@@ -437,6 +441,7 @@ impl From<CheckpointError> for Problem {
                 Self::invalid("signature", text)
             }
             CheckpointError::Reason(_) => Self::invalid("reason", text),
+            CheckpointError::NotTheLast { .. } => Self::invalid("after", text),
             CheckpointError::NameTaken { .. } => Self::new(Code::NameTaken).detail(text),
             CheckpointError::Full => Self::new(Code::TooOften).detail(text),
             CheckpointError::NoKeys | CheckpointError::NothingSigned => {

@@ -22,24 +22,26 @@ mod renewal;
 mod signing;
 mod witnesses;
 
+use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use ed25519_dalek::SigningKey;
 use sqlx::postgres::PgPool;
 
 pub use appending::Passed;
-pub use reading::{Included, Shown, Wanted};
+pub use reading::{Included, Shown, Standing, Wanted};
 pub use witnesses::Cosigned;
 
 use super::auth::keys::{self, KeyError};
+use crate::domain::ids::BrokerId;
 use crate::domain::note::{Algorithm, NoteError, NoteKey};
 use crate::domain::reason::NotAReason;
 use crate::runtime::Clock;
 use crate::stores::StoreError;
 use crate::stores::pool::Pool;
-use crate::stores::router::Router;
+use crate::stores::router::{DatabaseKey, Router};
 
 pub use crate::stores::master::log::Log;
 pub use crate::stores::master::log::witnesses::Witness;
@@ -88,10 +90,12 @@ pub enum CheckpointError {
     NameTaken { name: String },
     #[error(transparent)]
     Reason(#[from] NotAReason),
-    #[error("this process has no keys of the log: checkpoints.signing_keys names none")]
+    #[error("this process has no keys of the log: checkpoints.signing_key_file names none")]
     NoKeys,
     #[error("nothing was ever signed, so no log needs to follow another")]
     NothingSigned,
+    #[error("what was signed last is log {last}, so a new one does not follow log {after}")]
+    NotTheLast { after: u32, last: u32 },
     #[error(transparent)]
     Key(#[from] KeyError),
     #[error(transparent)]
@@ -106,6 +110,8 @@ pub struct CheckpointService {
     pm: PgPool,
     clock: Clock,
     rules: Arc<CheckpointRules>,
+    /// Where the next look at a database begins that had more heads than a batch.
+    turns: Arc<Mutex<HashMap<DatabaseKey, BrokerId>>>,
 }
 
 impl CheckpointService {
@@ -123,6 +129,7 @@ impl CheckpointService {
             pm,
             clock,
             rules: Arc::new(rules),
+            turns: Arc::default(),
         }
     }
 
@@ -130,6 +137,22 @@ impl CheckpointService {
     #[must_use]
     pub fn keeps_log(&self) -> bool {
         self.rules.signing_keys.is_some()
+    }
+
+    /// After which book a look at a database begins.
+    fn turn(&self, database: &DatabaseKey) -> BrokerId {
+        let turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
+        turns.get(database).copied().unwrap_or_default()
+    }
+
+    /// The next look goes on after the last book of a full batch: heads that can't be logged, of
+    /// books that are not at home, don't keep the others out for ever.
+    fn end_turn(&self, database: &DatabaseKey, last: Option<BrokerId>) {
+        let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
+        match last {
+            Some(last) => turns.insert(database.clone(), last),
+            None => turns.remove(database),
+        };
     }
 
     /// The private keys as their files are now: a key that is put beside another signs from the

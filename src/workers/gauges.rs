@@ -1,6 +1,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use chrono::{DateTime, Utc};
 use futures::future::join_all;
 
 use super::{Found, Served};
@@ -8,6 +9,7 @@ use crate::app::App;
 use crate::domain::broker_move::MoveState;
 use crate::domain::payment::{PspName, PspState};
 use crate::domain::saga::SagaStatus;
+use crate::services::checkpoints::CheckpointError;
 use crate::services::payments::PaymentError;
 
 /// How long a server has to answer a connection.
@@ -45,12 +47,9 @@ impl Gauges {
         }
         let (depth, oldest) = app.sagas.backlog().await?;
         metrics::gauge!("settlenet_outbox_depth").set(float(depth));
-        let age = oldest.map_or(0.0, |at| {
-            let age = app.systems.clock.now() - at;
-            age.to_std().unwrap_or_default().as_secs_f64()
-        });
-        metrics::gauge!("settlenet_outbox_oldest_seconds").set(age);
+        metrics::gauge!("settlenet_outbox_oldest_seconds").set(age(app, oldest));
         measure_payments(app).await?;
+        measure_log(app).await?;
         Ok(Found::Idle)
     }
 
@@ -89,12 +88,32 @@ async fn measure_payments(app: &App) -> Result<(), PaymentError> {
     }
     let count = float(backlog.actions.unsigned_abs());
     metrics::gauge!("settlenet_payment_actions").set(count);
-    let age = backlog.oldest_action.map_or(0.0, |at| {
-        let age = app.systems.clock.now() - at;
-        age.to_std().unwrap_or_default().as_secs_f64()
-    });
+    let age = age(app, backlog.oldest_action);
     metrics::gauge!("settlenet_payment_actions_oldest_seconds").set(age);
     Ok(())
+}
+
+async fn measure_log(app: &App) -> Result<(), CheckpointError> {
+    let standing = match app.checkpoints.standing().await {
+        // None has begun yet.
+        Err(CheckpointError::NoSuch(_)) => return Ok(()),
+        standing => standing?,
+    };
+    let signed = standing.signed.map_or(0, |signed| signed.size);
+    metrics::gauge!("settlenet_log_leaves").set(float(standing.log.size));
+    metrics::gauge!("settlenet_log_signed").set(float(signed));
+    metrics::gauge!("settlenet_log_requests_waiting").set(float(standing.waiting));
+    let age = age(app, standing.unsigned_since);
+    metrics::gauge!("settlenet_log_unsigned_seconds").set(age);
+    Ok(())
+}
+
+/// How long ago that was, in seconds; 0 where it was never.
+fn age(app: &App, at: Option<DateTime<Utc>>) -> f64 {
+    at.map_or(0.0, |at| {
+        let age = app.systems.clock.now() - at;
+        age.to_std().unwrap_or_default().as_secs_f64()
+    })
 }
 
 /// Asks all servers at the same time, and none for long: one that stands still must not keep the

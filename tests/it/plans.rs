@@ -461,7 +461,7 @@ async fn what_the_log_has_is_not_looked_at_again() {
         (
             &shard,
             logged::UNLOGGED,
-            vec![Number(1_000)],
+            vec![Number(0), Number(1_000)],
             "chain_head_unlogged",
         ),
         (

@@ -104,7 +104,9 @@ pub fn root(format: Format, lines: &[Line]) -> Hash {
 pub(super) fn roots(format: Format, lines: &[Line]) -> Vec<Hash> {
     let of_part = |lines: &[Line]| {
         let mut input = Input::new(format);
-        lines.iter().for_each(|line| input.push(line));
+        for line in lines {
+            input.push(line);
+        }
         input.root()
     };
     lines.chunks(PART).map(of_part).collect()
@@ -160,7 +162,9 @@ mod tests {
             for count in [0, 1, 31, 32, 33, 255, 256, 257, 8_191, 8_192, 9_000] {
                 let lines = lines(count);
                 let mut input = Input::new(format);
-                lines.iter().for_each(|line| input.push(line));
+                for line in &lines {
+                    input.push(line);
+                }
                 assert_eq!(root(format, &lines), input.root(), "{format:?} {count}");
             }
         }

@@ -88,7 +88,8 @@ impl CheckpointService {
         metrics::counter!("settlenet_checkpoints_signed_total").increment(passed.signed.into());
         passed.more &= passed.appended + passed.marked > 0;
         if passed.more {
-            log::take_pass(&self.master, log.number, now, DateTime::<Utc>::MAX_UTC).await?;
+            // The next one is due at once.
+            log::take_pass(&self.master, log.number, now, now + interval).await?;
         }
         Ok(passed)
     }
@@ -157,7 +158,12 @@ impl CheckpointService {
                 }
                 sources::set(&self.master, &database, log).await?;
             }
-            logged::unlogged(&self.router, &database, self.rules.batch).await
+            let (after, batch) = (self.turn(&database), self.rules.batch);
+            let heads = logged::unlogged(&self.router, &database, after, batch).await?;
+            let full = heads.len() >= batch as usize;
+            let last = heads.last().map(|(broker, _)| *broker);
+            self.end_turn(&database, last.filter(|_| full));
+            Ok(heads)
         };
         let heads = read.await;
         (database, heads)

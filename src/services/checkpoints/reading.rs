@@ -1,5 +1,7 @@
 //! What anybody may ask of the log.
 
+use chrono::{DateTime, Utc};
+
 use super::signing::missing_node;
 use super::{COSIGNATURES_MAX, CheckpointError, CheckpointService, key_of};
 use crate::domain::canonical::Hash;
@@ -8,7 +10,7 @@ use crate::domain::merkle::proof::{self, Parts};
 use crate::domain::note::NoteKey;
 use crate::stores::master;
 use crate::stores::master::log::checkpoints::{self, Signed};
-use crate::stores::master::log::{self, Log};
+use crate::stores::master::log::{self, Log, requests};
 
 /// A checkpoint as it is given out.
 #[derive(Clone, Debug)]
@@ -19,6 +21,20 @@ pub struct Shown {
     pub note: String,
     pub cosignatures: usize,
 }
+
+/// How far the log is.
+#[derive(Clone, Debug)]
+pub struct Standing {
+    pub log: Log,
+    pub signed: Option<Signed>,
+    /// When the first leaf was appended that is in no checkpoint yet.
+    pub unsigned_since: Option<DateTime<Utc>>,
+    /// Requests whose last event is not in the log yet; counted up to [`WAITING_MAX`].
+    pub waiting: u64,
+}
+
+/// See [`Standing::waiting`].
+pub const WAITING_MAX: u32 = 100_000;
 
 /// Which leaf is wanted.
 #[derive(Clone, Debug)]
@@ -61,6 +77,23 @@ impl CheckpointService {
     /// The master's.
     pub async fn logs(&self, limit: u32) -> Result<Vec<Log>, CheckpointError> {
         Ok(log::list(&self.master, limit).await?)
+    }
+
+    /// How far the log is, and what waits.
+    ///
+    /// # Errors
+    /// There is no log yet, or the master's.
+    pub async fn standing(&self) -> Result<Standing, CheckpointError> {
+        let log = self.log(None).await?;
+        let signed = checkpoints::get(&self.master, log.number, None).await?;
+        let size = signed.as_ref().map_or(0, |signed| signed.size);
+        let first = log::leaf(&self.master, log.number, size).await?;
+        Ok(Standing {
+            unsigned_since: first.map(|(_, leaf)| leaf.at),
+            waiting: requests::count_unlogged(&self.master, WAITING_MAX).await?,
+            log,
+            signed,
+        })
     }
 
     /// The public keys of a log: all that have ever signed, oldest first.

@@ -2,7 +2,7 @@
 
 use super::signing::signed_note;
 use super::{CheckpointError, CheckpointService, FORKED, key_of};
-use crate::domain::checkpoint::{Leaf, beginning, origin_of};
+use crate::domain::checkpoint::{Leaf, LeafKind, beginning, origin_of};
 use crate::domain::reason;
 use crate::runtime::failpoint;
 use crate::stores::master::log::{self, Log};
@@ -14,9 +14,17 @@ impl CheckpointService {
     /// names the last state that was signed, and so does a signed statement, with the reason. All
     /// heads go into it anew. It is one transaction of the master; meanwhile nobody signs.
     ///
+    /// `after` is the number of the log that is lost: said again, the same log is given that has
+    /// begun in its place.
+    ///
     /// # Errors
     /// See [`CheckpointError`].
-    pub async fn begin_new(&self, reason: &str, by: &str) -> Result<Log, CheckpointError> {
+    pub async fn begin_new(
+        &self,
+        after: u32,
+        reason: &str,
+        by: &str,
+    ) -> Result<Log, CheckpointError> {
         let reason = reason::checked(reason)?;
         let signers = self.signers()?;
         let now = self.clock.now();
@@ -25,6 +33,17 @@ impl CheckpointService {
         let (number, before) = signed.ok_or(CheckpointError::NothingSigned)?;
         let mut tx = master::begin(&self.master).await?;
         let last = log::lock_last(&mut tx).await?;
+        if let Some(last) = &last
+            && let Some((_, first)) = log::leaf(&self.master, last.number, 0).await?
+            && first.kind == LeafKind::Log
+            && first.id == origin_of(&self.rules.name, after)
+        {
+            return Ok(last.clone());
+        }
+        if number != after {
+            let last = number;
+            return Err(CheckpointError::NotTheLast { after, last });
+        }
         let number = number.max(last.map_or(0, |last| last.number)) + 1;
         let origin = origin_of(&self.rules.name, number);
         let mut keys = Vec::new();

@@ -13,9 +13,9 @@ use crate::stores::error::corrupt;
 use crate::stores::router::{DatabaseKey, Router};
 use crate::stores::sql::chunks;
 
-/// Books whose head the log does not have. Those that it has are not looked at.
+/// Books after a given one whose head the log does not have. Those that it has are not looked at.
 pub const UNLOGGED: &str = "SELECT broker_id, seq, tx_hash FROM chain_head
-     WHERE unlogged = 1 ORDER BY broker_id LIMIT ?";
+     WHERE unlogged = 1 AND broker_id > ? ORDER BY broker_id LIMIT ?";
 
 #[derive(FromRow)]
 struct Row {
@@ -39,9 +39,11 @@ impl Row {
 pub(crate) async fn unlogged(
     router: &Router,
     database: &DatabaseKey,
+    after: BrokerId,
     limit: u32,
 ) -> Result<Vec<(BrokerId, Head)>, StoreError> {
     let rows: Vec<Row> = sqlx::query_as(UNLOGGED)
+        .bind(after)
         .bind(limit)
         .fetch_all(&router.quick_database(database)?)
         .await

@@ -135,7 +135,7 @@ async fn who_may_register_a_witness_and_begin_a_log() {
     assert_eq!(listed.items().len(), 1);
     let hidden = api.get("/v1/admin/witnesses", &as_alpha).await;
     assert_eq!(hidden.problem(), (403, "role_forbidden"));
-    let reason = json!({ "reason": "no reason" });
+    let reason = json!({ "after": 1, "reason": "no reason" });
     let refused = api
         .post("/v1/admin/checkpoints/begin", &as_alpha, reason.clone())
         .await;

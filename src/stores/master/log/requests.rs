@@ -49,6 +49,21 @@ pub async fn unlogged(master: &Pool, limit: u32) -> Result<Vec<(RequestId, Head)
         .collect()
 }
 
+/// How many there are of [`UNLOGGED`], counted up to `limit`.
+///
+/// # Errors
+/// The master's.
+pub async fn count_unlogged(master: &Pool, limit: u32) -> Result<u64, StoreError> {
+    let count: i64 = sqlx::query_scalar(
+        "SELECT COUNT(*) FROM (SELECT 1 FROM network_request WHERE unlogged = 1 LIMIT ?) AS some",
+    )
+    .bind(limit)
+    .fetch_one(master)
+    .await
+    .map_err(failed)?;
+    Ok(count.unsigned_abs())
+}
+
 /// The hashes of events by their places, one of each request: a row of the key for each.
 ///
 /// # Errors

@@ -1,6 +1,9 @@
 //! The log of chain heads: what has changed is in it once, whoever dies over it, and what was signed is
 //! never contradicted.
 
+mod faults;
+mod keys;
+
 use std::collections::BTreeSet;
 
 use chrono::Duration;
@@ -16,20 +19,20 @@ use sqlx::AssertSqlSafe;
 use crate::harness::{Child, Databases, MovedClock, SOON, World, until};
 
 /// Longer than the time between two looks.
-const INTERVAL: Duration = Duration::seconds(20);
+pub const INTERVAL: Duration = Duration::seconds(20);
 
-async fn completed(world: &World) {
+pub async fn completed(world: &World) {
     let id = world.sent(world.alpha, world.beta).await;
     world.confirm(id).await.unwrap();
 }
 
-async fn passed(world: &World) -> Passed {
+pub async fn passed(world: &World) -> Passed {
     world.clock.advance(INTERVAL);
     world.app.checkpoints.pass().await.unwrap()
 }
 
 /// The last checkpoint, whose signature is checked.
-async fn signed(world: &World) -> Checkpoint {
+pub async fn signed(world: &World) -> Checkpoint {
     let service = &world.app.checkpoints;
     let shown = service.checkpoint(None, None).await.unwrap();
     let log = service.log(None).await.unwrap();
@@ -40,7 +43,7 @@ async fn signed(world: &World) -> Checkpoint {
 }
 
 /// Every leaf stands once, the tree is that of the leaves, and every chain's head is in it.
-async fn is_whole(world: &World) {
+pub async fn is_whole(world: &World) {
     let master = &world.app.systems.master;
     let now = log::last(master).await.unwrap().unwrap();
     let mut tree = Growing::default();
@@ -173,7 +176,7 @@ async fn a_slow_pass_is_no_fork() {
         slow.stopped(place).await;
         if anew {
             service
-                .begin_new("the keys are lost", "US-1")
+                .begin_new(1, "the keys are lost", "US-1")
                 .await
                 .unwrap();
         }
@@ -235,10 +238,10 @@ async fn a_restored_master_signs_no_second_history() {
         1
     );
     let service = &world.app.checkpoints;
-    let silent = service.begin_new(" ", "US-1").await;
+    let silent = service.begin_new(1, " ", "US-1").await;
     assert!(matches!(silent, Err(CheckpointError::Reason(_))));
     let log = service
-        .begin_new("restored from Monday's backup", "US-1")
+        .begin_new(1, "restored from Monday's backup", "US-1")
         .await
         .unwrap();
     let statement = Note::parse(log.statement.unwrap().as_bytes()).unwrap();
