@@ -400,6 +400,7 @@ fn checkpoint_rules(config: &Config) -> CheckpointRules {
         interval: checkpoints.interval_s.duration(),
         batch: checkpoints.batch,
         readers: checkpoints.readers as usize,
+        audit_growth: config.audit.growth_s.duration(),
     }
 }
 

@@ -127,6 +127,7 @@ impl Config {
         }
         within("checkpoints.interval_s", checkpoints.interval_s.0, 1..=DAY)?;
         within("audit.round_s", self.audit.round_s.0, 60..=30 * DAY)?;
+        within("audit.growth_s", self.audit.growth_s.0, 1..=DAY)?;
         within("checkpoints.batch", checkpoints.batch, 1..=10_000)?;
         within("checkpoints.readers", checkpoints.readers, 1..=256)
     }

@@ -349,8 +349,11 @@ pub struct Checkpoints {
 #[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Audit {
-    /// Between two audits of one book: whoever has changed an entry is named within it.
+    /// Between two audits of all of one book: whoever has changed an entry is named within it.
     pub round_s: Seconds,
+    /// A book that has grown is audited again, from where it was known to hold, so long after its
+    /// last audit.
+    pub growth_s: Seconds,
 }
 
 /// Logging, to standard error.
@@ -461,6 +464,7 @@ impl Default for Audit {
     fn default() -> Self {
         Self {
             round_s: Seconds(3600),
+            growth_s: Seconds(60),
         }
     }
 }

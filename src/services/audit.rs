@@ -1,6 +1,8 @@
-//! The continuous audit: every book's chain is verified again and again, from genesis to its head, and
-//! against the last head of it that the log has. So whoever changes an entry, however old, or writes
-//! the whole chain anew, is named within one round, [`AuditRules::round`].
+//! The continuous audit: every book's chain is verified again and again, against the last head of it
+//! that the log has. What a book has grown by is verified soon after the log has it, on from where the
+//! book was known to hold; and all of it, from genesis, once a round. So whoever writes the chain anew
+//! and goes on is named within `audit.growth_s`, and whoever changes any entry, however old,
+//! within [`AuditRules::round`].
 //!
 //! One book at a time is taken by one process. Whoever dies over it has put it off for a while; a book
 //! whose database is away is taken again after that too. What was found is an alert, [`TAMPERED`],
@@ -18,8 +20,9 @@ use crate::domain::checkpoint::LeafKind;
 use crate::domain::ids::BrokerId;
 use crate::runtime::Clock;
 use crate::stores::StoreError;
+use crate::stores::master;
 use crate::stores::master::alerts::{self, NewAlert};
-use crate::stores::master::{self, book_audit};
+use crate::stores::master::book_audit::{self, Held};
 use crate::stores::pool::Pool;
 
 /// The alert that a chain does not hold, or is another than the log has.
@@ -33,7 +36,7 @@ const BATCH: u32 = 1_000;
 /// What the configuration says.
 #[derive(Clone, Copy, Debug)]
 pub struct AuditRules {
-    /// Between two audits of one book.
+    /// Between two audits of all of one book.
     pub round: Duration,
 }
 
@@ -99,7 +102,7 @@ impl AuditService {
         let due = book_audit::take(&mut tx, now + AGAIN, now).await?;
         master::commit(tx).await?;
         match due {
-            Some(broker) => Ok(Some(self.audit(broker).await)),
+            Some(broker) => Ok(Some(self.turn(broker).await)),
             None if book_audit::add_new(&self.master, BATCH, now).await? > 0 => {
                 Box::pin(self.next()).await
             }
@@ -107,11 +110,26 @@ impl AuditService {
         }
     }
 
-    /// Audits one book now.
+    /// Audits what a book has grown by, or all of it where its round is over.
+    async fn turn(&self, broker: BrokerId) -> Result<Audited, AuditError> {
+        let held = book_audit::held(&self.master, broker).await?;
+        let held = held.filter(|held| held.whole_at + self.round() > self.clock.now());
+        self.audit_from(broker, held).await
+    }
+
+    /// Audits all of one book now.
     ///
     /// # Errors
     /// See [`AuditError`]; a chain that does not hold is no error.
     pub async fn audit(&self, broker: BrokerId) -> Result<Audited, AuditError> {
+        self.audit_from(broker, None).await
+    }
+
+    async fn audit_from(
+        &self,
+        broker: BrokerId,
+        held: Option<Held>,
+    ) -> Result<Audited, AuditError> {
         // What the log has by now, the book has from now on.
         let wanted = Wanted::Last(LeafKind::Book, broker.to_string());
         let known = match self.checkpoints.inclusion(None, None, &wanted).await {
@@ -122,24 +140,46 @@ impl AuditService {
             Err(CheckpointError::NoSuch(_)) => None,
             Err(error) => return Err(error.into()),
         };
-        let walked = self.books.verify(broker, known, &|_, _| {}).await?;
-        metrics::counter!("settlenet_audited_entries_total").increment(walked.holds_to.seq);
+        let begun = self.clock.now();
+        let walked = match held {
+            Some(held) => self.books.verify_growth(broker, held.to, known).await?,
+            None => self.books.verify(broker, known, &|_, _| {}).await?,
+        };
+        let before = held.map_or(0, |held| held.to.seq);
+        let read = walked.holds_to.seq.saturating_sub(before);
+        metrics::counter!("settlenet_audited_entries_total").increment(read);
         let audited = Audited {
             broker,
             holds_to: walked.holds_to,
             known,
             fault: walked.result.err(),
         };
-        self.record(&audited, self.clock.now()).await?;
+        let whole_at = held.map_or(begun, |held| held.whole_at);
+        self.record(&audited, whole_at, self.clock.now()).await?;
         Ok(audited)
     }
 
-    async fn record(&self, audited: &Audited, now: DateTime<Utc>) -> Result<(), StoreError> {
-        let round = TimeDelta::from_std(self.rules.round).unwrap_or(TimeDelta::MAX);
-        let came_to = (audited.holds_to.seq, audited.fault.is_none());
+    fn round(&self) -> TimeDelta {
+        TimeDelta::from_std(self.rules.round).unwrap_or(TimeDelta::MAX)
+    }
+
+    async fn record(
+        &self,
+        audited: &Audited,
+        whole_at: DateTime<Utc>,
+        now: DateTime<Utc>,
+    ) -> Result<(), StoreError> {
+        let holds = audited.fault.is_none();
+        // One that does not hold is verified as a whole until it does.
+        let next = if holds {
+            whole_at + self.round()
+        } else {
+            now + self.round()
+        };
+        let came_to = (audited.holds_to, holds.then_some(whole_at));
         let subject = format!("book {}", audited.broker);
         let mut tx = master::begin(&self.master).await?;
-        book_audit::record(&mut tx, audited.broker, came_to, now + round, now).await?;
+        book_audit::record(&mut tx, audited.broker, came_to, next, now).await?;
         match &audited.fault {
             Some(fault) => alerts::raise(&mut tx, &alert(subject, audited, fault), now).await?,
             None => {

@@ -68,6 +68,8 @@ pub struct CheckpointRules {
     pub batch: u32,
     /// Databases that are read at the same time.
     pub readers: usize,
+    /// How long after its last audit a book is audited again that has grown.
+    pub audit_growth: Duration,
 }
 
 /// What is wrong.

@@ -261,6 +261,64 @@ async fn the_audit_names_the_broker_and_the_seq() {
     }
 }
 
+/// What a book has grown by is verified a minute after the last time, from where it held; all of it
+/// only when its round is over.
+#[tokio::test(flavor = "multi_thread")]
+async fn growth_is_audited_soon_and_the_whole_book_in_its_round() {
+    let world = World::new().await;
+    completed(&world).await;
+    logged(&world).await;
+    audited(&world).await;
+    let next = async || {
+        world.clock.advance(chrono::Duration::seconds(61));
+        let mut found = Vec::new();
+        while let Some(audited) = world.app.audit.next().await.unwrap() {
+            found.push(audited.unwrap());
+        }
+        found
+    };
+    assert_eq!(next().await, [], "nothing has grown");
+    completed(&world).await;
+    logged(&world).await;
+    let grown = next().await;
+    let brokers: Vec<_> = grown.iter().map(|audited| audited.broker).collect();
+    assert_eq!(brokers, [world.alpha, world.beta]);
+    assert!(grown.iter().all(|audited| audited.fault.is_none()));
+
+    // An old entry is not looked at before the round is over; the one from which it goes on is.
+    let old = "UPDATE transaction SET amount = amount + 1 WHERE seq = 1";
+    let pool = tampered(&world, world.beta, old).await;
+    completed(&world).await;
+    logged(&world).await;
+    assert!(next().await.iter().all(|audited| audited.fault.is_none()));
+    audited(&world).await;
+    assert_eq!(open_alerts(&world, TAMPERED).await.len(), 1);
+    sqlx::query("UPDATE transaction SET amount = amount - 1 WHERE seq = 1")
+        .execute(&pool)
+        .await
+        .unwrap();
+    audited(&world).await;
+    assert_eq!(open_alerts(&world, TAMPERED).await, Vec::<String>::new());
+    completed(&world).await;
+    let last = "UPDATE transaction SET amount = amount + 1 WHERE seq = 3";
+    tampered(&world, world.beta, last).await;
+    logged(&world).await;
+    let found = next().await;
+    let beta = found.iter().find(|audited| audited.broker == world.beta);
+    let fault = beta.unwrap().fault.clone().unwrap();
+    assert_eq!((fault.seq, fault.problem.code()), (3, "tx_hash"));
+    assert_eq!(open_alerts(&world, TAMPERED).await.len(), 1);
+    // One that is not where it was logged the log itself names, at once.
+    let away = "UPDATE transaction SET seq = 77 WHERE seq = 4";
+    tampered(&world, world.beta, away).await;
+    sqlx::query("UPDATE chain_head SET seq = 5")
+        .execute(&pool)
+        .await
+        .unwrap();
+    logged(&world).await;
+    assert_eq!(open_alerts(&world, CONTRADICTED).await.len(), 1);
+}
+
 /// A broker that cuts its chain off, or writes all of it anew, has a chain that holds by itself.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_chain_that_was_cut_off_or_written_anew_is_not_the_one_in_the_log() {

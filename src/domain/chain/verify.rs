@@ -102,7 +102,8 @@ pub struct Verified {
 pub struct Verifier {
     broker: BrokerId,
     head: Head,
-    known: Option<Head>,
+    /// Entries that are known from elsewhere.
+    known: Vec<Head>,
     end: Option<Head>,
     from_genesis: bool,
     entries: u64,
@@ -132,7 +133,7 @@ impl Verifier {
         Self {
             broker,
             head,
-            known: None,
+            known: Vec::new(),
             end: None,
             from_genesis: false,
             entries: 0,
@@ -151,11 +152,20 @@ impl Verifier {
         }
     }
 
+    /// As [`Self::after`], of a book in its database: see [`Self::of_book`].
+    #[must_use]
+    pub fn of_book_after(broker: BrokerId, head: Head) -> Self {
+        Self {
+            booked: None,
+            ..Self::after(broker, head)
+        }
+    }
+
     /// Makes the verifier insist on an entry that is known from elsewhere (a checkpoint, an
-    /// earlier export, the counterparty).
+    /// earlier export, the counterparty), besides any before.
     #[must_use]
     pub fn expecting(mut self, known: Head) -> Self {
-        self.known = Some(known);
+        self.known.push(known);
         self
     }
 
@@ -227,7 +237,7 @@ impl Verifier {
     /// [`Problem::CutTail`] where one that is known is missing; [`Problem::Rewritten`] for an
     /// empty chain whose book calls another hash the genesis.
     pub fn finish(self) -> Result<Verified, Fault> {
-        for known in [self.known, self.end].into_iter().flatten() {
+        for known in self.known.iter().chain(&self.end) {
             if known.seq > self.head.seq {
                 return Err(Fault {
                     seq: self.due(),
@@ -282,7 +292,7 @@ impl Verifier {
                 found: tx_hash,
             });
         }
-        for known in [self.known, self.end].into_iter().flatten() {
+        for known in self.known.iter().chain(&self.end) {
             if known.seq == fields.seq && known.hash != computed {
                 return Err(Problem::Rewritten {
                     known: known.hash,

@@ -39,6 +39,36 @@ impl BooksService {
         read.end().await?;
         Ok(walked)
     }
+
+    /// Walks what a chain has grown by since it held up to `from`, that entry once more included.
+    ///
+    /// # Errors
+    /// The book's database's; a chain that does not hold is no error.
+    pub async fn verify_growth(
+        &self,
+        broker: BrokerId,
+        from: Head,
+        known: Option<Head>,
+    ) -> Result<Walked, BooksError> {
+        let scope = self.router.book(broker).await?;
+        let mut read = scope.read().await?;
+        let before = from.seq.saturating_sub(1);
+        let first = match book::entries_after(&mut read, before, 1).await {
+            Ok(page) => page.into_iter().next(),
+            Err(StoreError::Corrupt { .. }) => None,
+            Err(error) => return Err(error.into()),
+        };
+        let verifier = if from.seq == 0 {
+            Verifier::of_book(broker)
+        } else {
+            // What is missing there, or can't be read, the walk names.
+            let hash = first.map_or(from.hash, |first| first.entry.prev_hash);
+            Verifier::of_book_after(broker, Head { seq: before, hash }).expecting(from)
+        };
+        let walked = go(&mut read, verifier, known, &|_, _| {}).await?;
+        read.end().await?;
+        Ok(walked)
+    }
 }
 
 /// Walks the chain of a book from genesis to its head.
@@ -47,9 +77,21 @@ pub(in crate::services) async fn walk(
     known: Option<Head>,
     progress: &(dyn Fn(u64, u64) + Sync),
 ) -> Result<Walked, StoreError> {
+    let verifier = Verifier::of_book(read.broker());
+    go(read, verifier, known, progress).await
+}
+
+/// Walks on from where a verifier is to the head.
+async fn go(
+    read: &mut BookRead,
+    verifier: Verifier,
+    known: Option<Head>,
+    progress: &(dyn Fn(u64, u64) + Sync),
+) -> Result<Walked, StoreError> {
     let head = book::head(read).await?;
-    let mut verifier = Verifier::of_book(read.broker()).ending_at(head);
-    if let Some(known) = known {
+    let mut verifier = verifier.ending_at(head);
+    // What is before the verifier's place is behind it.
+    if let Some(known) = known.filter(|known| known.seq >= verifier.due()) {
         verifier = verifier.expecting(known);
     }
     let mut limit = PAGE;

@@ -16,7 +16,7 @@ use crate::stores::StoreError;
 use crate::stores::book::logged;
 use crate::stores::master::alerts::{self, NewAlert};
 use crate::stores::master::log::{self, Log, requests, sources};
-use crate::stores::master::{self, audit};
+use crate::stores::master::{self, audit, book_audit};
 use crate::stores::router::DatabaseKey;
 
 /// Marks that are taken back in one statement, when a new log has begun.
@@ -191,6 +191,8 @@ impl CheckpointService {
             .append(log, LeafKind::Book, leaves.collect(), &[])
             .await?;
         passed.appended += appended.leaves;
+        let grown: Vec<BrokerId> = at_home.iter().copied().collect();
+        book_audit::grown(&self.master, &grown, self.rules.audit_growth, now).await?;
         for (broker, head) in heads {
             let Some(last) = appended.last.get(&broker.to_string()) else {
                 continue;
