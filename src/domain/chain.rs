@@ -16,6 +16,7 @@ use super::money::CurrencyCode;
 use super::words::words;
 
 mod export;
+mod plain;
 mod verify;
 
 pub use export::{ExportedEntry, LINE_MAX, LineError};
@@ -127,7 +128,7 @@ impl Entry {
 
     #[must_use]
     pub fn hash(&self) -> Hash {
-        Hash::of_json(&self.canonical())
+        self.canonical().hash()
     }
 }
 

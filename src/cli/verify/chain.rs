@@ -96,12 +96,14 @@ async fn stored(args: &Args, broker: BrokerId) -> Result<Report, Failure> {
 }
 
 fn read(args: &Args, file: &Path) -> anyhow::Result<Report> {
-    let mut lines = Lines::open(file)?;
-    let first = lines.next().transpose()?;
-    let broker = match (args.broker, &first) {
-        (Some(broker), _) => broker,
-        (None, None) => anyhow::bail!("no entries, and no --broker to say whose"),
-        (None, Some(line)) => match broker_of(line) {
+    let mut input = open(file)?;
+    let mut first = Vec::new();
+    let mut bounded = (&mut input).take(LINE_MAX as u64 + 1);
+    bounded.read_until(b'\n', &mut first)?;
+    let broker = match args.broker {
+        Some(broker) => broker,
+        None if first.is_empty() => anyhow::bail!("no entries, and no --broker to say whose"),
+        None => match broker_of(&first) {
             Ok(broker) => broker,
             Err(problem) => {
                 let seq = args.after.map_or(0, |after| after.seq).saturating_add(1);
@@ -120,12 +122,17 @@ fn read(args: &Args, file: &Path) -> anyhow::Result<Report> {
     if let Some(head) = args.head {
         verifier = verifier.expecting(head);
     }
-    for line in first.map(Ok).into_iter().chain(lines) {
-        if let Err(fault) = verifier.line(&line?) {
-            return Ok(Report::new(broker, verifier.head(), Err(fault)));
-        }
+    let taken = verifier.lines(&mut first.as_slice().chain(input))?;
+    let holds_to = verifier.head();
+    let result = taken.and_then(|()| verifier.finish());
+    Ok(Report::new(broker, holds_to, result))
+}
+
+fn open(path: &Path) -> io::Result<Box<dyn BufRead>> {
+    if path.as_os_str() == "-" {
+        return Ok(Box::new(io::stdin().lock()));
     }
-    Ok(Report::new(broker, verifier.head(), verifier.finish()))
+    Ok(Box::new(BufReader::new(File::open(path)?)))
 }
 
 impl Report {
@@ -187,31 +194,5 @@ impl Report {
             }),
         }
         .to_string()
-    }
-}
-
-/// Lines with their line feeds. One that is too long comes cut, just long enough to be refused.
-struct Lines(Box<dyn BufRead>);
-
-impl Lines {
-    fn open(path: &Path) -> io::Result<Self> {
-        if path.as_os_str() == "-" {
-            return Ok(Self(Box::new(io::stdin().lock())));
-        }
-        Ok(Self(Box::new(BufReader::new(File::open(path)?))))
-    }
-}
-
-impl Iterator for Lines {
-    type Item = io::Result<Vec<u8>>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        let mut line = Vec::new();
-        let mut bounded = (&mut self.0).take(LINE_MAX as u64 + 1);
-        match bounded.read_until(b'\n', &mut line) {
-            Ok(0) => None,
-            Ok(_) => Some(Ok(line)),
-            Err(error) => Some(Err(error)),
-        }
     }
 }

@@ -4,16 +4,20 @@
 //! form says, whoever stored it. What a chain alone can't show is that its end has been cut off
 //! or that all of it has been rewritten; a head that the verifier knows from elsewhere shows both.
 
+mod checked;
+mod lines;
+
 use std::collections::{BTreeMap, HashSet};
 use std::fmt::Display;
 use std::str::FromStr;
 
-use serde_json::Value;
 use uuid::Uuid;
 
-use super::{CanonicalEntry, ExportedEntry, FORMAT, LineError, genesis};
+pub use self::checked::broker_of;
+use self::checked::{Checked, Fields};
+use super::{ExportedEntry, FORMAT, LineError, genesis};
 use crate::domain::account::Side;
-use crate::domain::canonical::{self, Hash};
+use crate::domain::canonical::Hash;
 use crate::domain::ids::{AccountId, BrokerId};
 use crate::domain::money::CurrencyCode;
 
@@ -199,12 +203,7 @@ impl Verifier {
     /// # Errors
     /// The first thing that is wrong with it.
     pub fn line(&mut self, line: &[u8]) -> Result<(), Fault> {
-        let seq = self.due();
-        let exported = ExportedEntry::from_line(line).map_err(|error| Fault {
-            seq,
-            problem: error.into(),
-        })?;
-        self.exported(&exported)
+        self.take(Checked::line(line))
     }
 
     /// Takes the next entry with what stands beside it. Free text that was erased is no fault.
@@ -212,21 +211,22 @@ impl Verifier {
     /// # Errors
     /// The first thing that is wrong with it.
     pub fn exported(&mut self, exported: &ExportedEntry) -> Result<(), Fault> {
+        self.take(Checked::exported(exported))
+    }
+
+    fn take(&mut self, entry: Result<Checked, Problem>) -> Result<(), Fault> {
         let seq = self.due();
-        let fault = |problem| Fault { seq, problem };
-        let entry = &exported.entry;
-        let fields = Fields::read(entry).map_err(fault)?;
-        self.link(&fields, Hash::of_json(entry), exported.tx_hash)
-            .and_then(|()| self.book(&fields))
-            .map_err(fault)?;
-        match &exported.private {
-            Some(private) if !is_digest_of(entry, private) => return Err(fault(Problem::Private)),
-            Some(_) | None => {}
-        }
-        self.head = Head {
-            seq,
-            hash: exported.tx_hash,
-        };
+        let taken = entry.and_then(|entry| {
+            self.link(&entry)?;
+            self.book(&entry.fields)?;
+            // The chain has the digest only, so that the text itself can be erased.
+            if entry.private.is_some() && entry.private != entry.fields.private_digest {
+                return Err(Problem::Private);
+            }
+            Ok(entry.tx_hash)
+        });
+        let hash = taken.map_err(|problem| Fault { seq, problem })?;
+        self.head = Head { seq, hash };
         self.entries += 1;
         Ok(())
     }
@@ -265,7 +265,13 @@ impl Verifier {
     }
 
     /// The entry's place: whose chain, where in it, and whether the hashes agree.
-    fn link(&self, fields: &Fields, computed: Hash, tx_hash: Hash) -> Result<(), Problem> {
+    fn link(&self, entry: &Checked) -> Result<(), Problem> {
+        let Checked {
+            fields,
+            computed,
+            tx_hash,
+            ..
+        } = entry;
         if fields.broker != self.broker {
             return Err(Problem::WrongBroker {
                 expected: self.broker,
@@ -288,15 +294,15 @@ impl Verifier {
         }
         if computed != tx_hash {
             return Err(Problem::TxHash {
-                computed,
-                found: tx_hash,
+                computed: *computed,
+                found: *tx_hash,
             });
         }
         for known in self.known.iter().chain(&self.end) {
-            if known.seq == fields.seq && known.hash != computed {
+            if known.seq == fields.seq && known.hash != *computed {
                 return Err(Problem::Rewritten {
                     known: known.hash,
-                    found: computed,
+                    found: *computed,
                 });
             }
         }
@@ -342,111 +348,13 @@ impl Verifier {
                 });
             }
         }
-        self.balances
-            .insert(account, (fields.currency.clone(), fields.balance));
+        if let Some((_, balance)) = self.balances.get_mut(&account) {
+            *balance = fields.balance;
+        } else {
+            let stated = (fields.currency.clone(), fields.balance);
+            self.balances.insert(account, stated);
+        }
         Ok(())
-    }
-}
-
-/// The broker of whose book an exported line is.
-///
-/// # Errors
-/// A line that is no exported entry.
-pub fn broker_of(line: &[u8]) -> Result<BrokerId, Problem> {
-    exact("broker", &ExportedEntry::from_line(line)?.entry.broker)
-}
-
-/// The chain has the digest only, so that the text itself can be erased.
-fn is_digest_of(entry: &CanonicalEntry, private: &Value) -> bool {
-    entry.private_digest == Some(Hash::of_json(private).to_hex())
-}
-
-/// An entry's fields, each read back from the one way in which it may be written.
-struct Fields {
-    broker: BrokerId,
-    seq: u64,
-    leg: (Uuid, u16, u16),
-    account: AccountId,
-    side: Side,
-    amount: u64,
-    currency: CurrencyCode,
-    balance: i64,
-    reverses_seq: Option<u64>,
-    prev_hash: Hash,
-}
-
-impl Fields {
-    fn read(entry: &CanonicalEntry) -> Result<Self, Problem> {
-        if entry.v != FORMAT {
-            return Err(Problem::UnknownVersion { found: entry.v });
-        }
-        let odd = |field, found: &str| Problem::Field {
-            field,
-            found: found.to_owned(),
-        };
-        let digest = |field, text: &str| Hash::from_hex(text).ok_or_else(|| odd(field, text));
-        digest("op_digest", &entry.op_digest)?;
-        if let Some(text) = &entry.private_digest {
-            digest("private_digest", text)?;
-        }
-        if let Some(text) = &entry.diverted_from {
-            exact::<AccountId>("diverted_from", text)?;
-        }
-        time(&entry.at)?;
-        // What an entry is called may grow without a new version; it is a word all the same.
-        for (field, text) in [("kind", &entry.kind), ("subject", &entry.subject)] {
-            if text.is_empty() || !text.bytes().all(is_word) {
-                return Err(odd(field, text));
-            }
-        }
-        let amount = exact("amount", &entry.amount)?;
-        if amount == 0 {
-            return Err(odd("amount", &entry.amount));
-        }
-        Ok(Self {
-            broker: exact("broker", &entry.broker)?,
-            seq: exact("seq", &entry.seq)?,
-            leg: (
-                exact("saga", &entry.saga)?,
-                exact("step", &entry.step)?,
-                exact("leg", &entry.leg)?,
-            ),
-            account: exact("account", &entry.account)?,
-            side: Side::parse(&entry.side).ok_or_else(|| odd("side", &entry.side))?,
-            amount,
-            currency: exact("currency", &entry.currency)?,
-            balance: exact("balance", &entry.balance)?,
-            reverses_seq: match &entry.reverses_seq {
-                Some(text) => Some(exact("reverses_seq", text)?),
-                None => None,
-            },
-            prev_hash: digest("prev_hash", &entry.prev_hash)?,
-        })
-    }
-}
-
-const fn is_word(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b':')
-}
-
-/// Reads what writes itself exactly so again: no leading zeros, signs or other case.
-fn exact<T: FromStr + Display>(field: &'static str, text: &str) -> Result<T, Problem> {
-    match text.parse::<T>() {
-        Ok(value) if value.to_string() == text => Ok(value),
-        Ok(_) | Err(_) => Err(Problem::Field {
-            field,
-            found: text.to_owned(),
-        }),
-    }
-}
-
-fn time(text: &str) -> Result<(), Problem> {
-    match canonical::read_time(text) {
-        Some(_) => Ok(()),
-        None => Err(Problem::Field {
-            field: "at",
-            found: text.to_owned(),
-        }),
     }
 }
 

@@ -1,8 +1,8 @@
 use chrono::DateTime;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::*;
-use crate::domain::chain::{self, Entry, EntryKind};
+use crate::domain::chain::{self, CanonicalEntry, Entry, EntryKind};
 
 const LENGTH: u64 = 7;
 
