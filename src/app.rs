@@ -280,10 +280,12 @@ impl App {
         let rules = network_rules(config);
         let auth = &config.auth;
         let codes = Passwords::new(auth.parallel_hashes, auth.hash_wait_ms.duration())?;
+        let evidence = Evidence::of(&stores, &systems, config);
         let network = NetworkService::new(
             systems.clone(),
             Arc::clone(&currencies),
             engine.clone(),
+            evidence.checkpoints.clone(),
             codes,
             rules,
         );
@@ -313,7 +315,6 @@ impl App {
             Arc::clone(&systems.router),
             payments.clone(),
         );
-        let evidence = Evidence::of(&stores, &systems, config);
         let uploads = UploadService::new(systems.master.clone(), systems.clock.clone());
         Ok(Self {
             audit: Arc::new(evidence.audit),

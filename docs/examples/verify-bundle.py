@@ -110,23 +110,36 @@ def is_signed(public, message, signature):
     return (a[0] * b[2] - b[0] * a[2]) % P == 0 and (a[1] * b[2] - b[1] * a[2]) % P == 0
 
 
-def checkpoint_of(note, key):
-    name, key_id, public = key.split("+", 2)
-    public = base64.b64decode(public)
-    need(len(public) == 33 and public[0] == 1, "the key is no Ed25519 key of a log")
-    expected = sha256(name.encode(), b"\n\1", public[1:])[:4]
-    need(expected.hex() == key_id, "the key's id is not its own")
-    body, _, signatures = text(note).rpartition("\n\n")
-    body += "\n"
+def key_id(name, public):
+    return sha256(name.encode(), b"\n\1", public)[:4]
+
+
+def check_signed(body, lines, public, names):
+    """One of the lines is by the key, under one of the names or, without names, under any."""
     signed = False
-    for line in signatures.removesuffix("\n").split("\n"):
-        dash, by, signature = line.split(" ")
+    for line in lines:
+        dash, by, signature = text(line).split(" ")
         signature = base64.b64decode(signature, validate=True)
         need(dash == "\u2014" and len(signature) > 4, f"no signature: {line}")
-        if by == name and signature[:4] == expected:
-            need(is_signed(public[1:], body.encode(), signature[4:]), "the signature does not verify")
+        if (names is None or by in names) and signature[:4] == key_id(by, public):
+            need(is_signed(public, body.encode(), signature[4:]), "a signature does not verify")
             signed = True
     need(signed, "no signature is by the key")
+
+
+def public_of(key):
+    name, its_id, public = key.split("+", 2)
+    public = base64.b64decode(public)
+    need(len(public) == 33 and public[0] == 1, "the key is no Ed25519 key of a log")
+    need(key_id(name, public[1:]).hex() == its_id, "the key's id is not its own")
+    return name, public[1:]
+
+
+def checkpoint_of(note, key):
+    name, public = public_of(key)
+    body, _, signatures = text(note).rpartition("\n\n")
+    body += "\n"
+    check_signed(body, signatures.removesuffix("\n").split("\n"), public, [name])
     origin, size, root = body.split("\n")[:3]
     return origin, number(size), base64.b64decode(root, validate=True)
 
@@ -182,6 +195,22 @@ def check_events(bundle):
                 hashes = [one["sha256"] for one in proof if "sha256" in one]
                 need(facts.get("files_sha256") == hashes, f"event {seq}: the files of the proof")
     return before, files
+
+
+def check_decisions(events, key):
+    for given in events:
+        event = given["event"]
+        if event["kind"] != "decided":
+            continue
+        lines = event["payload"].get("signatures")
+        need(isinstance(lines, list) and len(lines) <= 10, "a decision is not signed")
+        facts = {name: value for name, value in event["payload"].items() if name != "signatures"}
+        verdict, amount = facts.get("verdict"), facts.get("amount")
+        check_signed(
+            f"settlenet decision v1\nrequest {event['request']}\nseq {event['seq']}\n"
+            f"verdict {verdict if isinstance(verdict, str) else '-'}\n"
+            f"amount {amount if isinstance(amount, str) else '-'}\n"
+            f"event {digest({**event, 'payload': facts})}\n", lines, public_of(key)[1], None)
 
 
 def other_side(party):
@@ -316,6 +345,7 @@ def check(data, key, files):
     checkpoint = checkpoint_of(bundle["checkpoint"], key)
     need(bundle["events"], "no events")
     head, named_files = check_events(bundle)
+    check_decisions(bundle["events"], key)
     in_log(bundle["logged"], checkpoint, ("request",), bundle["subject"], len(bundle["events"]), head)
     found = check_books(bundle, checkpoint)
     agreed, sides, bookings = read_story(bundle["events"])

@@ -1,6 +1,8 @@
 //! `settlenet bench`: figures beside floors that are measured in the same run.
 
 mod bare;
+mod client;
+mod evidence;
 mod floors;
 mod load;
 mod moving;
@@ -21,14 +23,15 @@ use super::Failure;
 use crate::config::Config;
 use crate::stack::start_detached;
 
-/// Measure how fast it settles, nets, moves books and works off payments, and what idle brokers cost
+/// Measure how fast it settles, nets, moves books, proves and works off payments, and what idle
+/// brokers cost
 ///
 /// Starts a stack of its own (netting needs none), measures, prints a table and writes a JSON list of
 /// {group, name, value, unit, floor, floor_value, ratio, target}: ratio is value over floor_value.
 /// Figures, never a pass or fail. Use a release build and an otherwise idle machine.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// One group only: netting, settlement, payments, move or tenancy
+    /// One group only: netting, settlement, payments, move, evidence or tenancy
     #[arg(long, value_name = "GROUP", env = "ONLY")]
     only: Option<String>,
     /// A short run, for a look
@@ -43,7 +46,14 @@ pub(super) struct Args {
 }
 
 /// The first needs no servers, and is measured before there are any.
-const GROUPS: [&str; 5] = [netting::GROUP, "settlement", "payments", "move", "tenancy"];
+const GROUPS: [&str; 6] = [
+    netting::GROUP,
+    "settlement",
+    "payments",
+    "move",
+    evidence::GROUP,
+    "tenancy",
+];
 
 /// The stack ends by itself that long after the run.
 const LINGER: Duration = Duration::from_secs(5);
@@ -87,6 +97,7 @@ async fn on_servers(args: &Args, only: Option<&str>) -> anyhow::Result<Vec<Figur
         figures.extend(match *group {
             "payments" => Box::pin(payments::measure(&config, args.quick)).await?,
             "move" => Box::pin(moving::measure(&config, args.quick)).await?,
+            evidence::GROUP => Box::pin(evidence::measure(&config, args.quick)).await?,
             "tenancy" => {
                 Box::pin(tenancy::measure(&config, &description.config, args.quick)).await?
             }

@@ -13,6 +13,7 @@ pub mod bundle;
 pub mod canonical;
 pub mod chain;
 pub mod checkpoint;
+pub mod decision;
 pub mod effects;
 pub mod fence;
 pub mod host;

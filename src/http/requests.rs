@@ -487,6 +487,7 @@ impl From<NetworkError> for Problem {
             NetworkError::Contended | NetworkError::GateTurned => {
                 Self::new(Code::Contended).retry_after(1)
             }
+            NetworkError::Unsigned(error) => error.into(),
             NetworkError::Store(error) => error.into(),
             NetworkError::Lost | NetworkError::Code(HashError::Randomness | HashError::Failed) => {
                 Self::internal(&error)

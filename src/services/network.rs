@@ -28,6 +28,7 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use super::auth::password::Passwords;
+use super::checkpoints::CheckpointService;
 use super::lanes::Lanes;
 use super::saga::{SagaEngine, Systems, Waited};
 use crate::domain::account::{AccountRef, OwnerKind};
@@ -86,6 +87,8 @@ struct Inner {
     systems: Systems,
     currencies: Arc<CurrencyRegistry>,
     engine: SagaEngine,
+    /// What signs decisions.
+    checkpoints: CheckpointService,
     rules: NetworkRules,
     /// Makes and compares the codes of payouts.
     codes: Passwords,
@@ -100,10 +103,12 @@ impl NetworkService {
         systems: Systems,
         currencies: Arc<CurrencyRegistry>,
         engine: SagaEngine,
+        checkpoints: CheckpointService,
         codes: Passwords,
         rules: NetworkRules,
     ) -> Self {
         Self(Arc::new(Inner {
+            checkpoints,
             codes,
             renewing: Arc::default(),
             recordings: persist::lanes(&systems, &engine),

@@ -1,13 +1,16 @@
 //! Evidence bundles made of real systems, and what becomes of them where somebody has tampered.
 
+use settlenet::app::App;
 use settlenet::domain::bundle::Bundle;
 use settlenet::domain::bundle::verify::{ClaimKind, Report, Trust, verify};
 use settlenet::domain::ids::{BrokerId, RequestId};
 use settlenet::domain::note::NoteKey;
-use settlenet::domain::request::RequestStatus;
+use settlenet::domain::request::{RequestStatus, Verdict};
+use settlenet::runtime::Entropy;
 use settlenet::services::audit::TAMPERED;
 use settlenet::services::bundles::{BundleError, Viewer};
 use settlenet::services::checkpoints::CONTRADICTED;
+use settlenet::services::network::{Judgment, NetworkError};
 use sqlx::mysql::MySqlPool;
 
 use crate::harness::World;
@@ -198,6 +201,74 @@ async fn an_operator_that_rewrites_the_master_is_named() {
         .await
         .unwrap();
     assert_eq!(fails(&world, id).await, Some(ClaimKind::Log), "back-dated");
+}
+
+/// What an arbiter decides is signed as he decides it, and so is what silence decides.
+#[tokio::test(flavor = "multi_thread")]
+async fn decisions_are_signed_in_the_bundle() {
+    let world = World::new().await;
+    let network = &world.app.network;
+    let alpha = World::actor(world.alpha);
+    let (heard, silent) = (
+        completed(&world).await,
+        world.sent(world.alpha, world.beta).await,
+    );
+    for id in [heard, silent] {
+        let opened = network.dispute_request(&alpha, id, World::said("not so"));
+        opened.await.unwrap();
+    }
+    network.assign_dispute("US-9", heard).await.unwrap();
+    let judgment = Judgment {
+        verdict: Verdict::Adjust,
+        amount: Some("4000.00".to_owned()),
+        reason: "the slip says so".to_owned(),
+    };
+    network.decide("US-9", heard, &judgment).await.unwrap();
+    world.clock.advance(chrono::Duration::days(4));
+    network.go_on_with_disputes(10).await.unwrap();
+    logged(&world).await;
+    for id in [heard, silent] {
+        let report = judged(&world, &bundle(&world, id).await).await;
+        assert!(report.holds, "{:#?}", report.claims);
+        let decided = report
+            .claims
+            .iter()
+            .find(|one| one.claim == ClaimKind::Decisions);
+        assert!(
+            decided.unwrap().says.contains("are signed: event"),
+            "{decided:?}"
+        );
+    }
+}
+
+/// Without the key nothing is decided, by whomever.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_process_without_the_key_decides_nothing() {
+    let world = World::new().await;
+    let mut config = world.config.clone();
+    config.checkpoints.signing_key_file = None;
+    let (ledger, clock) = (world.app.systems.ledger.clone(), world.clock.clone());
+    let app = App::on_ledger(&config, ledger, clock, Entropy::seeded(1)).unwrap();
+    let id = world.sent(world.alpha, world.beta).await;
+    let (network, alpha) = (&app.network, World::actor(world.alpha));
+    let opened = network.dispute_request(&alpha, id, World::said("not so"));
+    opened.await.unwrap();
+    network.assign_dispute("US-9", id).await.unwrap();
+    let judgment = Judgment {
+        verdict: Verdict::Complete,
+        amount: None,
+        reason: "the slip says so".to_owned(),
+    };
+    let refused = network.decide("US-9", id, &judgment).await;
+    assert!(
+        matches!(refused, Err(NetworkError::Unsigned(_))),
+        "{refused:?}"
+    );
+    world.clock.advance(chrono::Duration::days(4));
+    network.go_on_with_disputes(10).await.unwrap();
+    assert_eq!(world.request(id).await.status, RequestStatus::Disputed);
+    world.app.network.go_on_with_disputes(10).await.unwrap();
+    assert_eq!(world.request(id).await.status, RequestStatus::Completed);
 }
 
 async fn open_alerts(world: &World, kind: &str) -> Vec<String> {

@@ -5,24 +5,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::Context as _;
 use tokio_util::sync::CancellationToken;
-use uuid::Uuid;
 
-use super::network::{Bench, intention};
+use super::client::{Client, fill};
+use super::network::Bench;
 use super::report::Figure;
 use crate::app::App;
 use crate::config::Config;
-use crate::domain::account::{AccountRef, OwnerKind, Side};
-use crate::domain::book::{Job, Work};
-use crate::domain::broker::BrokerPlan;
 use crate::domain::broker_move::{BrokerMove, MoveState};
-use crate::domain::chain::{EntryKind, PlannedEntry, op_digest};
-use crate::domain::ids::{AccountId, BrokerId};
-use crate::domain::money::{Amount, CurrencyCode};
-use crate::services::books::{EntryInput, NewAccount, OwnEntryKind};
 use crate::services::moves::Destination;
-use crate::stores::book;
 use crate::workers;
 
 /// Entries of the books that are moved.
@@ -31,8 +22,6 @@ const SIZES_QUICK: [usize; 2] = [2_000, 10_000];
 const WRITERS: usize = 16;
 const READERS: usize = 16;
 const NEIGHBOURS: usize = 4;
-/// Accounts in a book that is moved.
-const ACCOUNTS: usize = 500;
 /// How long it is measured before a move, to compare with.
 const BEFORE: Duration = Duration::from_secs(8);
 /// Between two calls of one client: people and programs, not a flood.
@@ -71,102 +60,6 @@ pub(super) async fn measure(config: &Config, quick: bool) -> anyhow::Result<Vec<
     stopping.cancel();
     while background.join_next().await.is_some() {}
     Ok(figures)
-}
-
-/// A broker that is worked for, with an account.
-#[derive(Clone)]
-struct Client {
-    broker: BrokerId,
-    account: AccountId,
-    currency: CurrencyCode,
-}
-
-impl Client {
-    async fn new(app: &App, name: &str) -> anyhow::Result<Self> {
-        let now = app.systems.clock.now();
-        let (plan, places) = (BrokerPlan::Starter, &app.provisioning);
-        let broker = places.create_broker(name, plan, None, None, now).await?.id;
-        let currency: CurrencyCode = "USD".parse()?;
-        let account = NewAccount {
-            owner_kind: OwnerKind::Cashier,
-            owner_ref: "till".to_owned(),
-            currency: currency.clone(),
-        };
-        let meant = intention();
-        let opened = app.books.open_account(broker, &meant, account, now);
-        Ok(Self {
-            broker,
-            account: opened.await?.owner.id(),
-            currency,
-        })
-    }
-
-    async fn write(&self, app: &App) -> anyhow::Result<()> {
-        let input = EntryInput {
-            account: self.account,
-            kind: OwnEntryKind::Correction,
-            side: Side::Credit,
-            amount: Amount::from_minor(100).context("an amount")?,
-            note: None,
-        };
-        let now = app.systems.clock.now();
-        app.books
-            .book_entry(self.broker, &intention(), input, now)
-            .await?;
-        Ok(())
-    }
-
-    async fn read(&self, app: &App) -> anyhow::Result<()> {
-        let page = app
-            .books
-            .transactions(self.broker, Some(self.account), None, 20);
-        page.await?;
-        Ok(())
-    }
-}
-
-/// Entries over many accounts, in large appends.
-async fn fill(app: &App, client: &Client, size: usize) -> anyhow::Result<()> {
-    const AT_ONCE: usize = 250;
-    let scope = app.systems.router.book(client.broker).await?;
-    let mut done = 0;
-    while done < size {
-        let count = AT_ONCE.min(size - done);
-        let jobs: Vec<Job> = (done..done + count).map(|n| job(client, n)).collect();
-        book::append(&scope, &jobs, app.systems.clock.now()).await?;
-        done += count;
-    }
-    Ok(())
-}
-
-fn job(client: &Client, number: usize) -> Job {
-    let saga_id = Uuid::now_v7();
-    let account = AccountRef {
-        broker: client.broker,
-        owner_kind: OwnerKind::Partner,
-        owner_ref: format!("FO-{:012x}", number % ACCOUNTS),
-        currency: client.currency.clone(),
-    };
-    let entry = PlannedEntry {
-        leg: 0,
-        account,
-        side: Side::Credit,
-        amount: 100 + number as u64 % 900,
-        kind: EntryKind::Correction,
-    };
-    let subject = format!("{number:012x}");
-    let digest = op_digest(saga_id, &subject, [(1, &entry)]);
-    Job {
-        saga_id,
-        step: 1,
-        subject,
-        work: Work::Book {
-            entries: vec![entry],
-            op_digest: digest,
-            consumes: None,
-            private: None,
-        },
-    }
 }
 
 /// What a move came to under load.

@@ -21,6 +21,8 @@ impl Bench {
         let mut config = config.clone();
         let run = format!("bench_{}_", Uuid::now_v7().simple());
         config.master.url = config.master.url.with_database(&format!("{run}m"));
+        // What was signed last is kept in the payment manager's database, which is all runs'.
+        config.checkpoints.name = format!("{run}log");
         config.books.database_prefix = run;
         migrate::migrate(&config.master.url, Kind::Master).await?;
         let app = App::assemble(&config, Clock::System, Entropy::from_env())?;

@@ -76,7 +76,7 @@ pub(super) async fn measure(
     Ok(figures)
 }
 
-async fn make(
+pub(super) async fn make(
     bench: &Bench,
     plan: BrokerPlan,
     from: usize,

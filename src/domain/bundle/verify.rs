@@ -12,6 +12,7 @@ use super::{Bundle, Logged, effects};
 use crate::domain::canonical::{self, Hash};
 use crate::domain::chain::{CanonicalEntry, Head, Verifier};
 use crate::domain::checkpoint::{self, Checkpoint, LeafKind};
+use crate::domain::decision;
 use crate::domain::ids::{BrokerId, RequestId};
 use crate::domain::merkle::proof::includes;
 use crate::domain::note::{Note, NoteKey};
@@ -27,6 +28,8 @@ words!(
         Checkpoint = "checkpoint",
         /// The events follow each other from the first on, each with its hash.
         Events = "events",
+        /// Decisions of disputes are signed by a key that is trusted.
+        Decisions = "decisions",
         /// The log has the last event.
         Log = "log",
         /// What stands beside the events is what was written with them, and proofs are the agreed ones.
@@ -109,6 +112,9 @@ pub fn verify(bytes: &[u8], trust: &Trust<'_>) -> Report {
     let shown = signed.as_ref().map(|(_, shown)| shown.clone());
     let checkpoint = signed.map(|(checkpoint, _)| checkpoint);
     let story = judge.found(ClaimKind::Events, story_of(&bundle));
+    let decided = story.as_ref().map(|_| decisions(&bundle, trust));
+    let decided = decided.unwrap_or_else(|| not_judged(ClaimKind::Events));
+    judge.say(ClaimKind::Decisions, decided);
     judge.say(ClaimKind::Log, last_event(&bundle, checkpoint.as_ref()));
     judge.say(ClaimKind::Beside, beside(&bundle));
     let books = judge.found(ClaimKind::Books, books_of(&bundle, checkpoint.as_ref()));
@@ -266,6 +272,23 @@ fn story_of(bundle: &Bundle) -> Result<(Story, String), String> {
         story.status
     );
     Ok((story, said))
+}
+
+/// What was decided, as the server has signed it.
+fn decisions(bundle: &Bundle, trust: &Trust<'_>) -> Judged {
+    let mut by = Vec::new();
+    for (seq, given) in (1_u32..).zip(&bundle.events) {
+        if given.event.kind == EventKind::Decided.as_str() {
+            let signed = decision::signed_by(&given.event, trust.keys);
+            let signed = signed.map_err(|why| format!("The decision of event {seq} {why}."))?;
+            let names: Vec<&str> = signed.iter().map(|key| key.name()).collect();
+            by.push(format!("event {seq} by {}", names.join(" and ")));
+        }
+    }
+    Ok(match &by[..] {
+        [] => "Nothing was decided by an arbiter, or by default.".to_owned(),
+        some => format!("Decisions are signed: {}.", some.join(", ")),
+    })
 }
 
 /// Whether the checkpoint has a leaf.

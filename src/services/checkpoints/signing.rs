@@ -8,7 +8,7 @@ use serde_json::json;
 use super::appending::stop_at;
 use super::{CheckpointError, CheckpointService, FORKED, key_of};
 use crate::domain::canonical::Hash;
-use crate::domain::checkpoint::{Checkpoint, Leaf};
+use crate::domain::checkpoint::{Checkpoint, Leaf, origin_of};
 use crate::domain::merkle::proof::{folded, full_parts};
 use crate::domain::note::Note;
 use crate::stores::StoreError;
@@ -61,11 +61,8 @@ impl CheckpointService {
         pm::commit(tx).await?;
         stop_at("log.sign.after")?;
         let note = signed_note(&log.origin, checkpoint.to_string(), signers)?;
+        self.register(signers).await?;
         let mut tx = master::begin(&self.master).await?;
-        for key in signers {
-            let public = key.verifying_key().to_bytes();
-            checkpoints::register_key(&mut tx, &public, now).await?;
-        }
         let signed = checkpoints::Signed {
             log: number,
             size: log.size,
@@ -77,6 +74,32 @@ impl CheckpointService {
         master::commit(tx).await?;
         stop_at("log.checkpoint.after")?;
         Ok(true)
+    }
+
+    /// Signs a text by the log's keys, under the name of the log that is appended to; gives the lines
+    /// of a signed note. What the text begins with says what it is, so that no signature of one kind
+    /// passes for another's.
+    ///
+    /// # Errors
+    /// No usable key, or the master's.
+    pub async fn sign_text(&self, text: &str) -> Result<Vec<String>, CheckpointError> {
+        let signers = self.signers()?;
+        let log = log::last(&self.master).await?;
+        let origin = log.map_or_else(|| origin_of(&self.rules.name, 1), |log| log.origin);
+        self.register(&signers).await?;
+        let note = signed_note(&origin, text.to_owned(), &signers)?;
+        Ok(note.signatures.iter().map(ToString::to_string).collect())
+    }
+
+    /// Makes the public halves of keys known that sign.
+    async fn register(&self, signers: &[SigningKey]) -> Result<(), CheckpointError> {
+        let now = self.clock.now();
+        let mut tx = master::begin(&self.master).await?;
+        for key in signers {
+            let public = key.verifying_key().to_bytes();
+            checkpoints::register_key(&mut tx, &public, now).await?;
+        }
+        Ok(master::commit(tx).await?)
     }
 
     /// The root of a log when it had `size` leaves.

@@ -9,6 +9,7 @@ use crate::domain::money::Amount;
 use crate::domain::proof::{self, Proof};
 use crate::domain::request::{Decision, Refusal, Request, Statement, Verdict};
 use crate::domain::request_event::Event;
+use crate::services::checkpoints::CheckpointError;
 use crate::stores::book;
 use crate::stores::book::StoredEntry;
 use crate::stores::master::disputes::{self, After, Dispute, Filter};
@@ -217,7 +218,13 @@ impl NetworkService {
         let due = disputes::due(self.master(), now, limit).await?;
         for id in &due {
             match self.go_on_with(*id).await {
-                Ok(_) | Err(NetworkError::Refused(_) | NetworkError::SagaRefused { .. }) => {}
+                // Others may have the keys by which decisions are signed.
+                Ok(_)
+                | Err(
+                    NetworkError::Refused(_)
+                    | NetworkError::SagaRefused { .. }
+                    | NetworkError::Unsigned(CheckpointError::NoKeys),
+                ) => {}
                 Err(NetworkError::Store(error)) if error.is_unavailable() => {
                     return Err(error.into());
                 }

@@ -5,6 +5,7 @@ use crate::domain::money::Currency;
 use crate::domain::pause::Hindrance;
 use crate::domain::request::{Refusal, RequestStatus};
 use crate::services::auth::password::HashError;
+use crate::services::checkpoints::CheckpointError;
 use crate::stores::StoreError;
 
 /// A field of the input and what is allowed there.
@@ -82,6 +83,9 @@ pub enum NetworkError {
     /// Others were faster, again and again.
     #[error("the request is being changed by others; try again")]
     Contended,
+    /// This process can't sign a decision, so it decides nothing.
+    #[error("the decision can't be signed here: {0}")]
+    Unsigned(CheckpointError),
     #[error(transparent)]
     Store(#[from] StoreError),
     /// The task that did the work ended without an answer: it may have been done.

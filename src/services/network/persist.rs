@@ -8,9 +8,11 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use futures::{FutureExt, StreamExt, stream};
+use serde_json::json;
 use uuid::Uuid;
 
 use super::{Actor, NetworkError, NetworkService, Shortage};
+use crate::domain::decision;
 use crate::domain::ids::ObligationId;
 use crate::domain::plan::Plan;
 use crate::domain::proof::Proof;
@@ -96,7 +98,7 @@ impl NetworkService {
             ..change
         };
         let recording = Recording {
-            sealed: requests::seal(change, &actor.subject, now),
+            sealed: Box::pin(self.seal(actor, change, now)).await?,
             plan,
             owner,
             gate,
@@ -104,6 +106,24 @@ impl NetworkService {
         };
         let recorded = self.0.recordings.submit((), recording).await;
         Ok(recorded.map_err(|_| NetworkError::Lost)??)
+    }
+
+    /// Seals a change's event; a decision with the server's signatures in it.
+    async fn seal(
+        &self,
+        actor: &Actor,
+        mut change: Change,
+        now: DateTime<Utc>,
+    ) -> Result<Sealed, NetworkError> {
+        if change.event.kind == EventKind::Decided {
+            let unsigned = requests::seal(change.clone(), &actor.subject, now);
+            let text = decision::text(&unsigned.event.canonical());
+            let signed = self.0.checkpoints.sign_text(&text).await;
+            let signatures = signed.map_err(NetworkError::Unsigned)?;
+            let facts = &mut change.event.payload;
+            facts.insert(decision::SIGNATURES.to_owned(), json!(signatures));
+        }
+        Ok(requests::seal(change, &actor.subject, now))
     }
 }
 

@@ -14,12 +14,14 @@ use settlenet::domain::ids::{AccountId, BrokerId, RequestId};
 use settlenet::domain::netting_proposal::Act;
 use settlenet::domain::netting_round::Answer;
 use settlenet::runtime::{Clock, Entropy};
+use settlenet::services::network::Judgment;
 use tokio_util::sync::CancellationToken;
 
 use super::{SOON, World, program, until};
 
 /// Says what the program does as a child: `confirm`, `accept` or `cancel`, the broker, the
-/// request, and for an acceptance the account; or `approve` or `decline`, the broker and the
+/// request, and for an acceptance the account; `decide`, a zero, the request, the verdict and the
+/// amount; or `approve` or `decline`, the broker and the
 /// netting round; or `net`, the broker and the proposal that it approves.
 const MARKER: &str = "SETTLENET_TEST_CHILD";
 
@@ -296,6 +298,15 @@ async fn child_entry() {
                 .get(3)
                 .map(|id| id.parse::<AccountId>().expect("an account"));
             app.network.accept_request(&actor, id, account).await
+        }
+        "decide" => {
+            let judgment = Judgment {
+                verdict: words[3].parse().expect("a verdict"),
+                amount: words.get(4).map(|amount| (*amount).to_owned()),
+                reason: "the slip says so".to_owned(),
+            };
+            let arbiter = crate::disputes::ARBITER;
+            app.network.decide(arbiter, id, &judgment).await
         }
         other => panic!("{other} is nothing to do"),
     };

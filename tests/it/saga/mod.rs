@@ -2,7 +2,7 @@
 
 mod claims;
 mod compensation;
-mod killed;
+pub mod killed;
 mod kinds;
 mod outages;
 mod races;

@@ -1,5 +1,8 @@
 //! Disputes from their opening to what a decision does, in the books and in the ledger.
 
+mod killed;
+mod races;
+
 use chrono::Duration;
 use settlenet::config::Seconds;
 use settlenet::domain::ids::RequestId;
@@ -10,10 +13,10 @@ use crate::harness::{World, assert_invariants};
 use crate::saga::Shape;
 use crate::saga::shapes::client;
 
-const ARBITER: &str = "US-00000000000a";
+pub const ARBITER: &str = "US-00000000000a";
 const OTHER: &str = "US-00000000000b";
 
-fn judgment(verdict: Verdict, amount: Option<&str>) -> Judgment {
+pub fn judgment(verdict: Verdict, amount: Option<&str>) -> Judgment {
     Judgment {
         verdict,
         amount: amount.map(str::to_owned),
@@ -37,7 +40,7 @@ async fn decided(world: &World, id: RequestId, verdict: Verdict, amount: Option<
     assert_eq!(network.dispute(id).await.unwrap().status, CaseStatus::Over);
 }
 
-async fn status(world: &World, id: RequestId) -> RequestStatus {
+pub async fn status(world: &World, id: RequestId) -> RequestStatus {
     world.request(id).await.status
 }
 
