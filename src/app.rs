@@ -11,6 +11,7 @@ use crate::domain::request::DisputeRules;
 use crate::psp::client::EndpointError;
 use crate::runtime::{Clock, Entropy};
 use crate::services::alerts::AlertService;
+use crate::services::arbiters::ArbiterService;
 use crate::services::audit::{AuditRules, AuditService};
 use crate::services::auth::password::{HashError, Passwords};
 use crate::services::book_files::BookFiles;
@@ -68,6 +69,7 @@ pub struct App {
     pub invites: Arc<InviteService>,
     pub signup: Arc<SignupService>,
     pub reconcile: Reconcile,
+    pub arbiters: ArbiterService,
     pub checkpoints: Arc<CheckpointService>,
     pub bundles: Arc<BundleService>,
     pub audit: Arc<AuditService>,
@@ -319,6 +321,7 @@ impl App {
         Ok(Self {
             audit: Arc::new(evidence.audit),
             bundles: Arc::new(evidence.bundles),
+            arbiters: ArbiterService::new(systems.master.clone(), systems.clock.clone()),
             checkpoints: Arc::new(evidence.checkpoints),
             payments,
             sagas: SagaRecords::new(systems.master.clone()),

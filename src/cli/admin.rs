@@ -1,6 +1,7 @@
 //! `settlenet admin`: what the network's operator does, straight on the databases.
 
 mod alert;
+mod arbiter;
 mod audit;
 mod book_file;
 mod broker;
@@ -44,7 +45,7 @@ const NO_SUCH_THING: u8 = 4;
     after_help = "\
 Exit codes: 0 done, or so already; 1 failed, the reason on standard error; 2 the \
 command line or the configuration is wrong; 4 there is no such broker, move, currency, shard, saga, \
-round, invitation, host name, payment, wallet, witness or alert, or a book does not hold; 5 something must be settled before a broker can leave."
+round, invitation, host name, payment, wallet, witness, arbiter, tie or alert, or a book does not hold; 5 something must be settled before a broker can leave."
 )]
 pub(super) struct Args {
     #[command(subcommand)]
@@ -104,6 +105,9 @@ enum What {
     #[command(subcommand)]
     Alert(alert::What),
     Audit(audit::Args),
+    /// Who hears no dispute of whom
+    #[command(subcommand)]
+    Arbiter(arbiter::What),
     /// The log of chain heads, by which anybody sees what was rewritten
     #[command(subcommand)]
     Log(log::What),
@@ -135,6 +139,7 @@ pub(super) async fn run(args: &Args) -> Result<ExitCode, Failure> {
         What::Incoming(what) => incoming::run(what, &config).await?,
         What::Wallet(what) => payment::wallet(what, &config).await?,
         What::Alert(what) => alert::run(what, &config).await?,
+        What::Arbiter(what) => arbiter::run(what, &config).await?,
         What::Log(what) => log::run(what, &config).await?,
         What::Witness(what) => log::witnesses(what, &config).await?,
         What::Audit(args) => {

@@ -286,6 +286,8 @@ actions! {
     AdminBrokerPlan = "admin.broker.plan", PlatformSeat, PlatformWrite;
     AdminWitnessRead = "admin.witness.read", PlatformSeat, PlatformRead;
     AdminWitnessWrite = "admin.witness.write", PlatformSeat, PlatformWrite;
+    AdminArbiterTieRead = "admin.arbiter_tie.read", PlatformSeat, PlatformRead;
+    AdminArbiterTieWrite = "admin.arbiter_tie.write", PlatformSeat, PlatformWrite;
     AdminLogBegin = "admin.log.begin", PlatformSeat, PlatformWrite;
     AdminDomainList = "admin.domain.list", PlatformSeat, PlatformRead;
     AdminDomainManage = "admin.domain.manage", PlatformSeat, PlatformWrite;
@@ -436,6 +438,8 @@ const fn row(action: Action) -> Row {
         Action::AdminBrokerPlan            => [N, N, N,          Y, N, N],
         Action::AdminWitnessRead           => [N, N, N,          Y, N, N],
         Action::AdminWitnessWrite          => [N, N, N,          Y, N, N],
+        Action::AdminArbiterTieRead        => [N, N, N,          Y, N, N],
+        Action::AdminArbiterTieWrite       => [N, N, N,          Y, N, N],
         Action::AdminLogBegin              => [N, N, N,          Y, N, N],
         Action::AdminDomainList            => [N, N, N,          Y, N, N],
         Action::AdminDomainManage          => [N, N, N,          Y, N, N],

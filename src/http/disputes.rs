@@ -214,11 +214,11 @@ async fn list(
     operation_id = "arbiter_dispute_read", params(("id" = String, Path)),
     responses((status = 200, body = EvidenceView)))]
 async fn evidence(
-    _me: Allowed<actions::ArbiterDisputeRead>,
+    me: Allowed<actions::ArbiterDisputeRead>,
     State(state): State<AppState>,
     PathOf(id): PathOf<RequestId>,
 ) -> Result<Json<EvidenceView>, Problem> {
-    let found = state.app.network.evidence(id).await?;
+    let found = state.app.network.evidence(me.principal.sub(), id).await?;
     let currency = state.app.currencies.get(&found.request.currency).await?;
     let exponent = currency.map_or(0, |currency| currency.exponent);
     Ok(Json(shown(found, exponent)))

@@ -5,6 +5,7 @@
 //! the table), and a line in [`routes`] here.
 
 mod accounts;
+mod arbiters;
 mod auth;
 mod brokers;
 mod bundles;
@@ -75,6 +76,7 @@ pub fn routes() -> Routes {
         .merge(requests::routes())
         .merge(orders::routes())
         .merge(disputes::routes())
+        .merge(arbiters::routes())
         .merge(bundles::routes())
         .merge(checkpoints::routes())
         .merge(uploads::routes())

@@ -4,6 +4,7 @@
 
 pub mod alerts;
 pub mod announce;
+pub mod arbiters;
 pub mod audit;
 pub mod auditor;
 pub mod auth;

@@ -24,6 +24,7 @@ pub mod requests;
 pub mod sagas;
 pub mod settlements;
 pub mod standing;
+pub mod ties;
 pub mod uploads;
 
 use sqlx::SqlSafeStr;

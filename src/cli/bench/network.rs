@@ -25,6 +25,7 @@ impl Bench {
         config.checkpoints.name = format!("{run}log");
         config.books.database_prefix = run;
         migrate::migrate(&config.master.url, Kind::Master).await?;
+        migrate::migrate_postgres(&config.postgres.url).await?;
         let app = App::assemble(&config, Clock::System, Entropy::from_env())?;
         Ok(Self { app, config })
     }

@@ -250,7 +250,7 @@ impl Case {
         };
         let disputed = self.request.dispute(1, &statement, &rules, now);
         self.take(applied(disputed));
-        let assigned = self.request.assign_dispute("US-9", now);
+        let assigned = self.request.assign_dispute("US-9", None, now);
         self.take(applied(assigned));
         let (verdict, amount) = match counts {
             0 => (Verdict::Cancel, None),

@@ -292,14 +292,21 @@ impl Request {
         ))
     }
 
-    /// An arbiter takes a dispute. The caller has seen to it that it belongs to neither side.
+    /// An arbiter takes a dispute. The caller has seen to it that it belongs to neither side; and
+    /// whether the one who hears it now has left it behind, from whom it is taken over.
     ///
     /// # Errors
     /// See [`Refusal`]; of an appeal, another arbiter is needed.
-    pub fn assign_dispute(&self, arbiter: &str, now: DateTime<Utc>) -> Result<Decision, Refusal> {
+    pub fn assign_dispute(
+        &self,
+        arbiter: &str,
+        left_behind: Option<&str>,
+        now: DateTime<Utc>,
+    ) -> Result<Decision, Refusal> {
         let case = self.case()?;
-        match &case.arbiter {
+        match case.arbiter.as_deref() {
             Some(current) if current == arbiter => return Ok(Decision::Already),
+            Some(current) if Some(current) == left_behind => self.undecided()?,
             Some(_) => return Err(not_the_arbiters()),
             None => {}
         }

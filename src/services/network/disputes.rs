@@ -14,6 +14,7 @@ use crate::stores::book;
 use crate::stores::book::StoredEntry;
 use crate::stores::master::disputes::{self, After, Dispute, Filter};
 use crate::stores::master::requests;
+use crate::stores::master::ties::{self, Standing};
 
 /// What one side says in a dispute, as it came in.
 #[derive(Clone, Debug)]
@@ -138,10 +139,46 @@ impl NetworkService {
         arbiter: &str,
         id: RequestId,
     ) -> Result<Answer, NetworkError> {
+        let left = self.left_behind(id).await?;
         self.judged(arbiter, id, |request, now| {
-            request.assign_dispute(arbiter, now)
+            let left = left.as_deref();
+            request.assign_dispute(arbiter, left, now)
         })
         .await
+    }
+
+    /// The arbiter who hears a dispute and may not go on with it: tied to a side meanwhile, or gone.
+    async fn left_behind(&self, id: RequestId) -> Result<Option<String>, NetworkError> {
+        let dispute = self.dispute(id).await?;
+        let Some(arbiter) = &dispute.arbiter else {
+            return Ok(None);
+        };
+        let standing = self.standing(arbiter, &dispute).await?;
+        Ok(dispute.arbiter.filter(|_| standing != Standing::Free))
+    }
+
+    async fn standing(&self, arbiter: &str, dispute: &Dispute) -> Result<Standing, NetworkError> {
+        let Ok(user) = arbiter.parse() else {
+            return Ok(Standing::Free);
+        };
+        let sides = [dispute.opened_by, dispute.against];
+        Ok(ties::standing(self.master(), user, &sides).await?)
+    }
+
+    /// An arbiter who is tied to a side sees nothing of its dispute, and does nothing in it.
+    ///
+    /// # Errors
+    /// Such a tie, or [`Refusal::NotFound`] where the request was never disputed.
+    pub async fn may_hear(&self, arbiter: &str, id: RequestId) -> Result<Dispute, NetworkError> {
+        let dispute = self.dispute(id).await?;
+        if self.standing(arbiter, &dispute).await? == Standing::Tied {
+            return Err(Refusal::NotYourMove {
+                whose: "arbiter without ties to a side",
+                what: "see and hear a dispute",
+            }
+            .into());
+        }
+        Ok(dispute)
     }
 
     /// The arbiter asks one side for evidence.
@@ -199,7 +236,7 @@ impl NetworkService {
         decide: impl Fn(&Request, DateTime<Utc>) -> Result<Decision, Refusal>,
     ) -> Result<Answer, NetworkError> {
         let request = self.load_with_past(id).await?;
-        self.dispute(id).await?;
+        self.may_hear(arbiter, id).await?;
         let actor = Actor {
             broker: 0,
             subject: arbiter.to_owned(),
@@ -283,9 +320,9 @@ impl NetworkService {
     /// What an arbiter sees of a dispute.
     ///
     /// # Errors
-    /// [`Refusal::NotFound`] where the request was never disputed.
-    pub async fn evidence(&self, id: RequestId) -> Result<Evidence, NetworkError> {
-        let dispute = self.dispute(id).await?;
+    /// See [`Self::may_hear`].
+    pub async fn evidence(&self, arbiter: &str, id: RequestId) -> Result<Evidence, NetworkError> {
+        let dispute = self.may_hear(arbiter, id).await?;
         let request = self.load(id).await?;
         let events = requests::events(self.master(), id).await?;
         let mut entries = Vec::new();

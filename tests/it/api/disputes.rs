@@ -5,6 +5,7 @@ use settlenet::domain::access::Role;
 use settlenet::domain::bundle::verify::{Trust, verify};
 
 use super::Api;
+use crate::harness::World;
 
 fn claim(text: &str) -> Value {
     json!({ "claim": text })
@@ -163,4 +164,113 @@ async fn the_bundle_is_for_the_sides_and_for_who_hears_it() {
             (403, "role_forbidden")
         );
     }
+}
+
+/// An arbiter who is tied to a side sees nothing of its dispute and decides nothing in it, and what it
+/// was hearing another takes over.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tied_arbiter_is_refused() {
+    let api = Api::new().await;
+    let world = &api.world;
+    let platform = api.platform().await;
+    let (first, second) = (
+        api.token(Role::Arbiter, None).await,
+        api.token(Role::Arbiter, None).await,
+    );
+    let id = world.sent(world.alpha, world.beta).await;
+    let alpha = World::actor(world.alpha);
+    let opened = world
+        .app
+        .network
+        .dispute_request(&alpha, id, World::said("not so"));
+    opened.await.unwrap();
+    let at = |what: &str| format!("/v1/arbiter/disputes/{id}{what}");
+    let taken = api.post(&at("/assign"), &first, json!({})).await;
+    let me = taken.body["arbiter"].as_str().unwrap().to_owned();
+
+    let body = json!({ "user_id": me, "broker_id": world.beta, "reason": "her brother's" });
+    for _ in 0..2 {
+        let tied = api
+            .post("/v1/admin/arbiter-ties", &platform, body.clone())
+            .await;
+        assert_eq!(tied.status, 200, "{}", tied.text);
+        assert_eq!(tied.body["reason"], "her brother's");
+    }
+    let list = api.get("/v1/admin/arbiter-ties", &platform).await;
+    assert_eq!(list.items().len(), 1);
+    let tie = list.items()[0]["id"].as_u64().unwrap();
+    let decision = json!({ "verdict": "complete", "reason": "the slip says so" });
+    for refused in [
+        api.get(&at(""), &first).await,
+        api.get(&format!("/v1/arbiter/requests/{id}/bundle"), &first)
+            .await,
+        api.post(&at("/assign"), &first, json!({})).await,
+        api.post(&at("/decide"), &first, decision.clone()).await,
+        api.post(
+            &at("/ask"),
+            &first,
+            json!({ "broker_id": world.beta, "text": "?" }),
+        )
+        .await,
+    ] {
+        assert_eq!(
+            refused.problem(),
+            (403, "not_your_move"),
+            "{}",
+            refused.text
+        );
+    }
+    let over = api.post(&at("/assign"), &second, json!({})).await;
+    assert_eq!(over.status, 200, "{}", over.text);
+    let decided = api.post(&at("/decide"), &second, decision.clone()).await;
+    assert_eq!(decided.body["status"], "over", "{}", decided.text);
+
+    // Of others' disputes it may hear; and of its broker's again once the tie has ended.
+    let other = world.sent(world.gamma, world.delta).await;
+    let gamma = World::actor(world.gamma);
+    let opened = world
+        .app
+        .network
+        .dispute_request(&gamma, other, World::said("not so"));
+    opened.await.unwrap();
+    let hears = format!("/v1/arbiter/disputes/{other}/assign");
+    assert_eq!(api.post(&hears, &first, json!({})).await.status, 200);
+    assert_eq!(api.post(&hears, &second, json!({})).await.problem().0, 403);
+    let end = format!("/v1/admin/arbiter-ties/{tie}/end");
+    for _ in 0..2 {
+        let ended = api.post(&end, &platform, json!({})).await;
+        assert!(ended.body["ended_at"].is_string(), "{}", ended.text);
+    }
+    assert_eq!(
+        api.get("/v1/admin/arbiter-ties", &platform)
+            .await
+            .items()
+            .len(),
+        0
+    );
+    let all = api.get("/v1/admin/arbiter-ties?all=true", &platform).await;
+    assert_eq!(all.items().len(), 1);
+    assert_eq!(api.get(&at(""), &first).await.status, 200);
+
+    for (field, wrong) in [
+        (
+            "user_id",
+            json!({ "user_id": "US-000000000001", "broker_id": world.beta, "reason": "x" }),
+        ),
+        (
+            "broker_id",
+            json!({ "user_id": me, "broker_id": 3, "reason": "x" }),
+        ),
+        (
+            "reason",
+            json!({ "user_id": me, "broker_id": world.beta, "reason": " " }),
+        ),
+    ] {
+        let refused = api.post("/v1/admin/arbiter-ties", &platform, wrong).await;
+        assert_eq!((refused.status, refused.fields()), (422, vec![field]));
+    }
+    let nobody = api
+        .post("/v1/admin/arbiter-ties/999999/end", &platform, json!({}))
+        .await;
+    assert_eq!(nobody.status, 404);
 }

@@ -3,6 +3,7 @@
 mod admin;
 mod book_file;
 mod chain;
+mod evidence;
 mod ledger;
 mod moves;
 mod netting;
@@ -42,6 +43,10 @@ async fn started(
         .env("SETTLENET_MASTER__URL", databases.master_url().expose())
         .env("SETTLENET_POSTGRES__URL", databases.payments_url().expose())
         .env("SETTLENET_BOOKS__DATABASE_PREFIX", &databases.prefix)
+        .env(
+            "SETTLENET_CHECKPOINTS__NAME",
+            &databases.config().checkpoints.name,
+        )
         .env_remove("SETTLENET_PASSWORD")
         .envs(env.iter().copied())
         .stdin(Stdio::piped())
@@ -104,6 +109,9 @@ fn help_is_there_for_all() {
         ("server", &["add", "list"]),
         ("shard", &["create", "list"]),
         ("user", &["create"]),
+        ("arbiter", &["tie", "untie", "ties"]),
+        ("log", &["show", "begin"]),
+        ("witness", &["list", "add", "withdraw"]),
         ("invite", &["create", "list", "revoke"]),
         ("domain", &["list", "activate", "release"]),
         (

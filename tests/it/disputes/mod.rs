@@ -268,7 +268,7 @@ async fn a_decision_is_appealed_once() {
     // Of an appeal there is none: it is final, and whoever comes first enforces it.
     network.go_on_with_disputes(10).await.unwrap();
     assert_eq!(status(&world, id).await, RequestStatus::Completed);
-    let evidence = network.evidence(id).await.unwrap();
+    let evidence = network.evidence(OTHER, id).await.unwrap();
     assert_eq!(evidence.entries.len(), 2);
     assert!(
         evidence
