@@ -122,7 +122,7 @@ struct DecideBody {
 }
 
 #[derive(Serialize, utoipa::ToSchema)]
-struct EvidenceView {
+pub(super) struct EvidenceView {
     dispute: DisputeView,
     author_broker_id: BrokerId,
     #[schema(required)]
@@ -218,7 +218,16 @@ async fn evidence(
     State(state): State<AppState>,
     PathOf(id): PathOf<RequestId>,
 ) -> Result<Json<EvidenceView>, Problem> {
-    let found = state.app.network.evidence(me.principal.sub(), id).await?;
+    evidence_of(&state, me.principal.sub(), id).await
+}
+
+/// What there is of a disputed request, for an arbiter who may see it.
+pub(super) async fn evidence_of(
+    state: &AppState,
+    arbiter: &str,
+    id: RequestId,
+) -> Result<Json<EvidenceView>, Problem> {
+    let found = state.app.network.evidence(arbiter, id).await?;
     let currency = state.app.currencies.get(&found.request.currency).await?;
     let exponent = currency.map_or(0, |currency| currency.exponent);
     Ok(Json(shown(found, exponent)))

@@ -17,6 +17,7 @@ mod disputes;
 mod domains;
 pub mod guard;
 mod health;
+mod hearing;
 pub mod idempotency;
 mod incoming;
 mod invites;
@@ -78,6 +79,7 @@ pub fn routes() -> Routes {
         .merge(disputes::routes())
         .merge(arbiters::routes())
         .merge(bundles::routes())
+        .merge(hearing::routes())
         .merge(checkpoints::routes())
         .merge(uploads::routes())
         .merge(obligations::routes())

@@ -79,8 +79,14 @@ async fn read(
     PathOf(id): PathOf<Uuid>,
 ) -> Result<Response, Problem> {
     let (upload, content) = state.app.uploads.read(me.seat.broker_id, id).await?;
+    Ok(file(&upload, content))
+}
+
+/// A file of somebody's, to be kept and looked at.
+pub(super) fn file(upload: &Upload, content: Vec<u8>) -> Response {
+    let id = upload.id;
     let headers = [
-        (CONTENT_TYPE, upload.content_type),
+        (CONTENT_TYPE, upload.content_type.clone()),
         // A file of somebody else's is looked at, never run.
         (X_CONTENT_TYPE_OPTIONS, "nosniff".to_owned()),
         (
@@ -89,7 +95,7 @@ async fn read(
         ),
         (CACHE_CONTROL, "private, no-store".to_owned()),
     ];
-    Ok((headers, content).into_response())
+    (headers, content).into_response()
 }
 
 impl From<Upload> for UploadView {

@@ -59,6 +59,8 @@ pub struct Audited {
     pub holds_to: Head,
     /// The head that the log has of it, against which it was verified.
     pub known: Option<Head>,
+    /// When all of it was last verified; `None` where it does not hold.
+    pub whole_at: Option<DateTime<Utc>>,
     /// The first thing that is wrong.
     pub fault: Option<Fault>,
 }
@@ -102,7 +104,7 @@ impl AuditService {
         let due = book_audit::take(&mut tx, now + AGAIN, now).await?;
         master::commit(tx).await?;
         match due {
-            Some(broker) => Ok(Some(self.turn(broker).await)),
+            Some(broker) => Ok(Some(self.look(broker).await)),
             None if book_audit::add_new(&self.master, BATCH, now).await? > 0 => {
                 Box::pin(self.next()).await
             }
@@ -111,7 +113,10 @@ impl AuditService {
     }
 
     /// Audits what a book has grown by, or all of it where its round is over.
-    async fn turn(&self, broker: BrokerId) -> Result<Audited, AuditError> {
+    ///
+    /// # Errors
+    /// See [`AuditError`]; a chain that does not hold is no error.
+    pub async fn look(&self, broker: BrokerId) -> Result<Audited, AuditError> {
         let held = book_audit::held(&self.master, broker).await?;
         let held = held.filter(|held| held.whole_at + self.round() > self.clock.now());
         self.audit_from(broker, held).await
@@ -148,14 +153,16 @@ impl AuditService {
         let before = held.map_or(0, |held| held.to.seq);
         let read = walked.holds_to.seq.saturating_sub(before);
         metrics::counter!("settlenet_audited_entries_total").increment(read);
+        let fault = walked.result.err();
+        let whole_at = held.map_or(begun, |held| held.whole_at);
         let audited = Audited {
             broker,
             holds_to: walked.holds_to,
             known,
-            fault: walked.result.err(),
+            whole_at: fault.is_none().then_some(whole_at),
+            fault,
         };
-        let whole_at = held.map_or(begun, |held| held.whole_at);
-        self.record(&audited, whole_at, self.clock.now()).await?;
+        self.record(&audited, self.clock.now()).await?;
         Ok(audited)
     }
 
@@ -163,20 +170,10 @@ impl AuditService {
         TimeDelta::from_std(self.rules.round).unwrap_or(TimeDelta::MAX)
     }
 
-    async fn record(
-        &self,
-        audited: &Audited,
-        whole_at: DateTime<Utc>,
-        now: DateTime<Utc>,
-    ) -> Result<(), StoreError> {
-        let holds = audited.fault.is_none();
+    async fn record(&self, audited: &Audited, now: DateTime<Utc>) -> Result<(), StoreError> {
         // One that does not hold is verified as a whole until it does.
-        let next = if holds {
-            whole_at + self.round()
-        } else {
-            now + self.round()
-        };
-        let came_to = (audited.holds_to, holds.then_some(whole_at));
+        let next = audited.whole_at.unwrap_or(now) + self.round();
+        let came_to = (audited.holds_to, audited.whole_at);
         let subject = format!("book {}", audited.broker);
         let mut tx = master::begin(&self.master).await?;
         book_audit::record(&mut tx, audited.broker, came_to, next, now).await?;

@@ -7,7 +7,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use uuid::Uuid;
 
 use crate::domain::canonical::Hash;
-use crate::domain::ids::BrokerId;
+use crate::domain::ids::{BrokerId, RequestId};
 use crate::runtime::Clock;
 use crate::stores::StoreError;
 use crate::stores::master::idempotency::{self, Intention, Known};
@@ -114,6 +114,26 @@ impl UploadService {
         if !uploads::readable_by(&self.master, id, broker).await? {
             return Err(UploadError::NotFound);
         }
+        self.content(id).await
+    }
+
+    /// A file that proves something for a request, whoever asks: the caller has seen to it that they
+    /// may.
+    ///
+    /// # Errors
+    /// There is no such file of that request, or the master's.
+    pub async fn of_request(
+        &self,
+        request: RequestId,
+        id: Uuid,
+    ) -> Result<(Upload, Vec<u8>), UploadError> {
+        if !uploads::is_used_for(&self.master, id, request).await? {
+            return Err(UploadError::NotFound);
+        }
+        self.content(id).await
+    }
+
+    async fn content(&self, id: Uuid) -> Result<(Upload, Vec<u8>), UploadError> {
         let upload = uploads::get(&self.master, id)
             .await?
             .ok_or(UploadError::NotFound)?;

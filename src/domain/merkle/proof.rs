@@ -336,6 +336,36 @@ mod tests {
         }
     }
 
+    /// Between any two of a thousand sizes; with one hash of each proof altered, and of every eighth
+    /// proof each one in turn.
+    #[test]
+    fn any_size_continues_any_before_and_nothing_else() {
+        let tree = tree(1_000);
+        let check = |first: u64| {
+            let pairs = (first..=1_000).step_by(2);
+            let pairs = pairs.flat_map(|new| (1..=new).map(move |old| (old, new)));
+            for (old, new) in pairs {
+                let (before, after) = ((old, tree.root(old)), (new, tree.root(new)));
+                let proof = consistency(old, new).unwrap();
+                let mut proof = proof.resolve(&tree.nodes).unwrap();
+                assert!(extends(before, after, &proof), "{old} to {new}");
+                let turn = usize::try_from(old * 7 + new).unwrap();
+                for place in 0..proof.len() {
+                    if turn % 8 > 0 && place != turn % proof.len() {
+                        continue;
+                    }
+                    proof[place].0[turn % 32] ^= 1 << (turn % 8);
+                    assert!(!extends(before, after, &proof), "{old} to {new}: {place}");
+                    proof[place].0[turn % 32] ^= 1 << (turn % 8);
+                }
+            }
+        };
+        std::thread::scope(|scope| {
+            scope.spawn(|| check(1));
+            check(2);
+        });
+    }
+
     #[test]
     fn proofs_of_larger_trees_hold_and_no_altered_one_does() {
         let tree = tree(1_000);

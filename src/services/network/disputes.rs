@@ -181,6 +181,19 @@ impl NetworkService {
         Ok(dispute)
     }
 
+    /// The dispute that an arbiter hears, who is tied to neither side.
+    ///
+    /// # Errors
+    /// [`Refusal::NotFound`] where another one hears it, or none; see [`Self::may_hear`].
+    pub async fn hears(&self, arbiter: &str, id: RequestId) -> Result<Dispute, NetworkError> {
+        let dispute = self.may_hear(arbiter, id).await?;
+        if dispute.arbiter.as_deref() == Some(arbiter) {
+            Ok(dispute)
+        } else {
+            Err(Refusal::NotFound.into())
+        }
+    }
+
     /// The arbiter asks one side for evidence.
     ///
     /// # Errors

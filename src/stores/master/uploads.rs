@@ -138,3 +138,18 @@ pub async fn readable_by(master: &Pool, id: Uuid, broker: BrokerId) -> Result<bo
     .map_err(failed)?;
     Ok(found.is_some())
 }
+
+/// Whether a file proves something for a request.
+///
+/// # Errors
+/// The master's.
+pub async fn is_used_for(master: &Pool, id: Uuid, request: RequestId) -> Result<bool, StoreError> {
+    let found: Option<i32> =
+        sqlx::query_scalar("SELECT 1 FROM upload_use WHERE upload_id = ? AND request_id = ?")
+            .bind(id)
+            .bind(request.bits())
+            .fetch_optional(master)
+            .await
+            .map_err(failed)?;
+    Ok(found.is_some())
+}

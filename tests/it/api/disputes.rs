@@ -1,10 +1,12 @@
 //! Disputes over REST: the sides, the arbiter, and everybody else.
 
+use axum::body::Body;
+use axum::http::Request;
 use serde_json::{Value, json};
 use settlenet::domain::access::Role;
 use settlenet::domain::bundle::verify::{Trust, verify};
 
-use super::Api;
+use super::{Answer, Api};
 use crate::harness::World;
 
 fn claim(text: &str) -> Value {
@@ -273,4 +275,89 @@ async fn a_tied_arbiter_is_refused() {
         .post("/v1/admin/arbiter-ties/999999/end", &platform, json!({}))
         .await;
     assert_eq!(nobody.status, 404);
+}
+
+/// Whoever hears a dispute reads its files and sees whether the sides' books hold; nobody else does, and
+/// of nothing else.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_hears_it_looks_at_files_and_chains() {
+    let api = Api::new().await;
+    let world = &api.world;
+    let as_beta = api.admin_of(world.beta).await;
+    let (arbiter, other) = (
+        api.token(Role::Arbiter, None).await,
+        api.token(Role::Arbiter, None).await,
+    );
+    let id = world.sent(world.alpha, world.beta).await;
+    world.confirm(id).await.unwrap();
+    let upload = async |key: &'static str, content: &'static str| {
+        let request = Request::post("/v1/uploads")
+            .header("authorization", format!("Bearer {as_beta}"))
+            .header("idempotency-key", key)
+            .header("content-type", "application/pdf");
+        api.send(request.body(Body::from(content)).unwrap()).await
+    };
+    let slip = upload("slip", "%PDF-1.7 counterfeit").await;
+    let secret = upload("secret", "%PDF-1.7 of another matter").await;
+    let mut body = claim("counterfeit notes");
+    body["proof"] = json!([{ "type": "document", "url": slip.body["url"] }]);
+    let dispute = format!("/v1/network/requests/{id}/dispute");
+    let opened = api.post(&dispute, &as_beta, body).await;
+    assert_eq!(opened.status, 200, "{}", opened.text);
+
+    let file_of = |upload: &Answer| {
+        let upload = upload.body["id"].as_str().unwrap();
+        format!("/v1/arbiter/requests/{id}/files/{upload}")
+    };
+    let evidence = format!("/v1/arbiter/requests/{id}/evidence");
+    let chain_of = |broker| format!("/v1/arbiter/brokers/{broker}/chain?request={id}");
+    let all = [evidence.clone(), file_of(&slip), chain_of(world.beta)];
+    for path in &all {
+        let early = api.get(path, &arbiter).await;
+        assert_eq!(early.problem(), (404, "not_found"), "{path}");
+    }
+    let hears = format!("/v1/arbiter/disputes/{id}/assign");
+    assert_eq!(api.post(&hears, &arbiter, json!({})).await.status, 200);
+    let shown = api.get(&evidence, &arbiter).await;
+    assert_eq!(
+        shown.body["dispute"]["id"],
+        id.to_string(),
+        "{}",
+        shown.text
+    );
+    let read = api.get(&file_of(&slip), &arbiter).await;
+    assert_eq!(
+        (read.status, read.text.as_str()),
+        (200, "%PDF-1.7 counterfeit")
+    );
+    assert_eq!(read.headers["x-content-type-options"], "nosniff");
+    assert_eq!(api.get(&file_of(&secret), &arbiter).await.status, 404);
+
+    let sound = api.get(&chain_of(world.beta), &arbiter).await;
+    assert_eq!(sound.body["holds"], true, "{}", sound.text);
+    let head = world.app.books.head(world.beta).await.unwrap();
+    assert_eq!(sound.body["holds_to"], head.to_string());
+    let pool = world.databases.url("b", &world.databases.tenants[1]);
+    let pool = sqlx::MySqlPool::connect(pool.expose()).await.unwrap();
+    sqlx::query("UPDATE transaction SET amount = amount + 1")
+        .execute(&pool)
+        .await
+        .unwrap();
+    let changed = api.get(&chain_of(world.beta), &arbiter).await;
+    assert_eq!(
+        (&changed.body["holds"], &changed.body["first_bad_seq"]),
+        (&json!(false), &json!("1")),
+        "{}",
+        changed.text
+    );
+    for path in &all {
+        let refused = api.get(path, &other).await;
+        assert_eq!(refused.problem(), (404, "not_found"), "{path}");
+        let refused = api.get(path, &as_beta).await;
+        assert_eq!(refused.problem(), (403, "role_forbidden"), "{path}");
+    }
+    let stranger = api.get(&chain_of(world.gamma), &arbiter).await;
+    assert_eq!(stranger.problem(), (404, "not_found"));
+    let no_request = format!("/v1/arbiter/brokers/{}/chain", world.beta);
+    assert_eq!(api.get(&no_request, &arbiter).await.fields(), ["request"]);
 }
