@@ -11,15 +11,19 @@ use serde_json::Value;
 /// nine thousand of the largest.
 pub const MAX_MINOR: u64 = 1_000_000_000_000_000;
 
-/// A currency's code, as `USD`, `RUB-CASH` or `USDT-TRC20`.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+/// A currency's code, as `USD`, `RUB-CASH` or `USDT-TRC20`. Held in place, since every entry has one;
+/// the bytes after its end are zero, so that codes are in the order of their texts.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub struct CurrencyCode(String);
+pub struct CurrencyCode([u8; 16]);
 
 impl CurrencyCode {
     #[must_use]
     pub fn as_str(&self) -> &str {
-        &self.0
+        let end = self.0.iter().position(|byte| *byte == 0);
+        let text = &self.0[..end.unwrap_or(self.0.len())];
+        // It is ASCII, as it was read.
+        std::str::from_utf8(text).unwrap_or_default()
     }
 }
 
@@ -37,7 +41,9 @@ impl FromStr for CurrencyCode {
             .next()
             .is_some_and(|byte| byte.is_ascii_uppercase());
         if begins && (2..=16).contains(&text.len()) && text.bytes().all(allowed) {
-            Ok(Self(text.to_owned()))
+            let mut code = [0; 16];
+            code[..text.len()].copy_from_slice(text.as_bytes());
+            Ok(Self(code))
         } else {
             Err(CurrencyCodeError)
         }
@@ -54,13 +60,19 @@ impl TryFrom<String> for CurrencyCode {
 
 impl From<CurrencyCode> for String {
     fn from(code: CurrencyCode) -> Self {
-        code.0
+        code.as_str().to_owned()
+    }
+}
+
+impl fmt::Debug for CurrencyCode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("CurrencyCode").field(&self.as_str()).finish()
     }
 }
 
 impl fmt::Display for CurrencyCode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(self.as_str())
     }
 }
 

@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::fmt::Display;
 use std::str::FromStr;
 
+use foldhash::fast::RandomState;
 use uuid::Uuid;
 
 pub use self::checked::broker_of;
@@ -113,7 +114,7 @@ pub struct Verifier {
     entries: u64,
     balances: BTreeMap<AccountId, (CurrencyCode, i64)>,
     /// `None` where the store's unique key sees to it that nothing is booked twice.
-    booked: Option<HashSet<(Uuid, u16, u16)>>,
+    booked: Option<HashSet<(Uuid, u16, u16), RandomState>>,
 }
 
 impl Verifier {
@@ -142,7 +143,7 @@ impl Verifier {
             from_genesis: false,
             entries: 0,
             balances: BTreeMap::new(),
-            booked: Some(HashSet::new()),
+            booked: Some(HashSet::default()),
         }
     }
 
